@@ -291,7 +291,8 @@ class LogManager:
             try:
                 log = self.loading.open(key, path, log_dir, config, LoadWatch())
             except OSError as error:
-                raise log_dir.env.failed(f"loading {path}", error) from error
+                log_dir.not_recovered.add(key)  # it may be half recovered
+                raise log_dir.env.disk_error(f"loading {path}", error) from error
             except KafkaError:
                 raise
             except Exception as error:  # for instance damage, as when logs are loaded at the start
@@ -346,7 +347,7 @@ class LogManager:
             self.preferred.pop(key, None)
         if log is not None:
             log.abandon()  # ends a move to another directory, after which the log's directory does not change
-            with suppress(LogDirFailure):  # reported by Environment.failed
+            with suppress(LogDirFailure, Shortage):  # reported; the next start ignores a copy without its log
                 self.futures.cancel(log)
             self.count_log(self.dirs.of(log.env), -1)
             log.env.check()
@@ -355,35 +356,73 @@ class LogManager:
             log_dir, path = refused.log_dir, refused.path
         else:
             return
-        self.discard(key, log_dir, path)
+        self.discard_log(key, log_dir, path)
+
+    def discard_log(self, key: TopicPartition, log_dir: LogDir, path: str) -> None:
+        """Discard a log that is not open.
+
+        If a shortage prevents that, no log is created in its place until a repeated `delete` has succeeded. Raises
+        LogDirFailure, or a Shortage.
+        """
+        try:
+            self.discard(key, log_dir, path)
+        except Shortage as shortage:
+            if self._files.exists(path):  # else only the new name is not durable yet
+                log_dir.not_recovered.add(key)  # it was closed without a sync, or never recovered
+                self.refuse(key, log_dir, path, shortage)
+            raise
 
     def discard(self, key: TopicPartition, log_dir: LogDir, path: str) -> None:
-        """Rename a log's directory to `-delete`, and remove it after file.delete.delay.ms."""
+        """Rename a log's directory to `-delete`, and remove it after file.delete.delay.ms.
+
+        Raises LogDirFailure, or a Shortage.
+        """
         self.remove_later(log_dir, self._rename(key, log_dir, path, names.DELETE_DIR))
+        self._sync_names(log_dir)
 
     def set_aside(self, key: TopicPartition, log_dir: LogDir, path: str) -> None:
         """Rename the directory of a log that the cluster does not know to `-stray`.
 
-        The broker never deletes that directory.
+        The broker never deletes that directory. Raises LogDirFailure, or a Shortage.
         """
         new = self._rename(key, log_dir, path, names.STRAY_DIR)
+        self._sync_names(log_dir)
         _log.warning("%s-%d is not known to the cluster: set aside as %s", *key, new)
 
     def _rename(self, key: TopicPartition, log_dir: LogDir, path: str, kind: str) -> str:
         """Rename a log's directory to a unique name that ends with `kind` (`-delete` or `-stray`). Return the new path.
 
-        The log is also removed from its log directory's checkpoints. Raises LogDirFailure, or KafkaError for a full
-        disk.
+        The log is also removed from its log directory's checkpoints. Raises LogDirFailure, or a Shortage.
         """
         new = os.path.join(log_dir.env.log_dir, names.marked_dir_name(*key, kind))
         log_dir.forget(key)
+        self._forget_cleaned(key, log_dir)
         try:
-            log_dir.env.cleaner_offsets.remove(key)
             self._files.rename(path, new)
-            self._files.sync_dir(log_dir.env.log_dir)
         except OSError as error:
             raise log_dir.env.disk_error(f"renaming {path}", error) from error
         return new
+
+    def _forget_cleaned(self, key: TopicPartition, log_dir: LogDir) -> None:
+        """Remove a log from cleaner-offset-checkpoint.
+
+        If the disk is too full to write that file, the log stays in it, since logs are deleted to make space. The next
+        log of that name is removed from the file before it is created. Raises LogDirFailure.
+        """
+        try:
+            log_dir.env.cleaner_offsets.remove(key)
+        except OSError as error:
+            refusal = log_dir.env.disk_error(f"removing {names.dir_name(*key)} from the cleaner's checkpoint", error)
+            if isinstance(refusal, LogDirFailure):
+                raise refusal from error
+            _log.debug("%s", refusal.message)  # the shortage itself is already reported
+
+    def _sync_names(self, log_dir: LogDir) -> None:
+        """Make the renames in a log directory durable. Raises LogDirFailure, or a Shortage."""
+        try:
+            self._files.sync_dir(log_dir.env.log_dir)
+        except OSError as error:
+            raise log_dir.env.disk_error(f"syncing {log_dir.path}", error) from error
 
     def remove_later(self, log_dir: LogDir, path: str) -> None:
         """Remove the directory `path`, which is marked for deletion, and its files after file.delete.delay.ms."""

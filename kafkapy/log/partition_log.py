@@ -818,12 +818,16 @@ class PartitionLog:
 
         Raises KafkaError OFFSET_OUT_OF_RANGE if `offset` is above the high watermark, and LogDirFailure.
         """
-        if offset > self.high_watermark:
-            raise KafkaError(
-                Errors.OFFSET_OUT_OF_RANGE,
-                f"{self.name} cannot begin at {offset}: its high watermark is {self.high_watermark}",
-            )
-        self.changed("moving the start of", lambda: self.move_start_locked(offset))
+
+        def move() -> None:
+            if offset > self.high_watermark:
+                raise KafkaError(
+                    Errors.OFFSET_OUT_OF_RANGE,
+                    f"{self.name} cannot begin at {offset}: its high watermark is {self.high_watermark}",
+                )
+            self.move_start_locked(offset)
+
+        self.changed("moving the start of", move)
 
     def follow_log_start(self, offset: int, leader_epoch: int) -> None:
         """Move the log start offset of a follower up to `offset`, the leader's, but not above the high watermark.

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterable
 
 from kafkapy._ext.java_hash import hash_of_string
+from kafkapy.log.failures import Shortage
 from kafkapy.log.manager import LogManager
 from kafkapy.metadata.roles import NO_LEADER
 from kafkapy.replica.fetch_session import FetchSettings
@@ -167,18 +168,28 @@ class FollowerFetching:
                     self._add(state)
 
     def _truncate_first(self, state: FetchState) -> None:
-        """Truncate a log without leader epochs to its high watermark before the first fetch."""
+        """Truncate a log without leader epochs to its high watermark before the first fetch.
+
+        If there is a shortage, try again every replica.fetch.backoff.ms.
+        """
+        partition, following = state.partition, self._following
 
         def truncated(_: object, error: BaseException | None) -> None:
             if error is None:
                 release([state])
-            elif state.partition.gone is None:
-                partition = state.partition
+            elif partition.gone is not None or self._state_of(partition) is not state:  # it is not fetched any more
+                return
+            elif isinstance(error, Shortage | NoThread):
+                fetcher = state.fetcher
+                if fetcher is not None:  # else the number of fetchers is being changed
+                    fetcher.problem(state, f"the log cannot be truncated yet: {error}")
+                following.timer.schedule(following.settings().backoff_s, lambda: self._truncate_first(state))
+            else:
                 log.error("%s-%d cannot be truncated: %s", partition.topic, partition.index, error)
                 self._give_up(state)
 
         try:
-            self._following.pool.submit(truncate_first, state.partition, self._following.logs, done=truncated)
+            following.pool.submit(truncate_first, partition, following.logs, done=truncated)
         except (PoolStopped, NoThread) as error:
             truncated(None, error)
 

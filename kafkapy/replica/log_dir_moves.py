@@ -115,34 +115,36 @@ class LogDirMoves:
     # --- on a thread of the pool
 
     def _begin(self, log: PartitionLog) -> None:
+        future = log.future
         try:
-            self._pool.submit(self._run, log, log.future)
+            self._pool.submit(self._run, log, future)
         except PoolStopped:
             return
         except NoThread as error:
-            self._give_up(log, f"no thread: {error}")
+            self._give_up(log, future, f"no thread: {error}")
 
     def _run(self, log: PartitionLog, future: PartitionLog) -> None:
         """Move a log. Errors are logged; only the partition's move ends."""
         where = future.env.log_dir
         try:
             with suppress(Interrupted):
-                self._truncate(log, future)
                 while log.future is future:
                     if self._try_to_move(log, future):
                         self._on_moved(log.topic, log.partition)
                         return
         except LogDirFailure as error:  # logged by Environment.failed
             if error.log_dir == where:
-                self._give_up(log, error.message)
+                self._give_up(log, future, error.message)
         except KafkaError as error:
-            if log.future is future and not log.closed:  # else the log was deleted, or goes to another directory
-                self._give_up(log, error.message)
+            self._give_up(log, future, error.message)
         except Exception as error:
             _log.exception("moving %s", log.name)
-            self._give_up(log, str(error))
+            self._give_up(log, future, str(error))
 
-    def _give_up(self, log: PartitionLog, why: str) -> None:
+    def _give_up(self, log: PartitionLog, future: PartitionLog | None, why: str) -> None:
+        """Remove a future log, unless the log was deleted or closed, or goes to another directory by now."""
+        if log.future is not future or log.closed:
+            return
         _log.error("%s is not moved: %s", log.name, why)
         with suppress(KafkaError):  # reported by the log directory
             self._logs.futures.cancel(log)
@@ -167,8 +169,9 @@ class LogDirMoves:
                 future.truncate_to(to)
 
     def _try_to_move(self, log: PartitionLog, future: PartitionLog) -> bool:
-        """Copy what is missing and complete the move. Return False if that has to be tried again."""
+        """Cut the future log, copy what is missing, and complete the move. Return False if this has to be repeated."""
         try:
+            self._truncate(log, future)
             self._catch_up(log, future)
             self._logs.futures.prepare(log)
             self._catch_up(log, future)  # with what was appended during the syncs

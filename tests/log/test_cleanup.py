@@ -9,6 +9,7 @@ from kafkapy.log.storage.files import Files
 from tests.harness.reference_cycles import objects_left_in_cycles
 
 from .support import NOW, Bench, batch, idempotent, values_of
+from .test_checkpoint_races import Meanwhile
 
 HOUR = 3_600_000
 
@@ -97,6 +98,15 @@ def test_delete_records_moves_the_log_start_offset_and_retention_deletes_the_seg
     assert log.log_start_offset == 4
     log.delete_records(10)
     assert values_of(log) == []
+
+
+def test_no_records_are_deleted_above_a_high_watermark_that_a_truncation_lowers_meanwhile(tmp_path):
+    log = filled(Bench(tmp_path))
+    log.lock = Meanwhile(lambda: log.truncate_to(5))
+    with pytest.raises(KafkaError) as refused:
+        log.delete_records(8)
+    assert refused.value.code == Errors.OFFSET_OUT_OF_RANGE
+    assert (log.log_start_offset, log.log_end_offset) == (0, 5)
 
 
 def test_deleted_files_stay_for_the_delay_under_another_name(tmp_path):

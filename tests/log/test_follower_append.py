@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.append.follower import UnexpectedOffset
 from kafkapy.log.append.rules import OwnBatch
+from kafkapy.log.results import BUSY
+from kafkapy.log.segments.segment import MAX_RELATIVE_OFFSET
 from kafkapy.record.control import marker_batch
 from tests.harness.examples import examples
 
@@ -159,19 +161,20 @@ def test_a_damaged_batch_is_refused_and_those_before_it_are_kept(tmp_path):
         assert follower.append_as_follower(whole[third:], 0).end_offset == 6
 
 
+def batch_at(offset, *values):
+    """A batch whose first record has this offset."""
+    data = batch(*values)
+    struct.pack_into(">q", data, 0, offset)
+    return data
+
+
 def test_offsets_may_have_gaps_but_never_go_back(tmp_path):
     follower = Bench(tmp_path, **LARGE).load()
-
-    def at(offset, *values):
-        data = batch(*values)
-        struct.pack_into(">q", data, 0, offset)
-        return data
-
-    assert follower.append_as_follower(at(5, 1, 2), 0).end_offset == 7
-    assert follower.append_as_follower(at(100, 1), 0).end_offset == 101
+    assert follower.append_as_follower(batch_at(5, 1, 2), 0).end_offset == 7
+    assert follower.append_as_follower(batch_at(100, 1), 0).end_offset == 101
     with pytest.raises(UnexpectedOffset, match="the leader sent offset 99 of t-0, whose log ends at 101"):
-        follower.append_as_follower(at(99, 1, 2, 3), 0)
-    both = memoryview(bytearray(bytes(at(200, 1, 2)) + bytes(at(201, 1))))
+        follower.append_as_follower(batch_at(99, 1, 2, 3), 0)
+    both = memoryview(bytearray(bytes(batch_at(200, 1, 2)) + bytes(batch_at(201, 1))))
     with pytest.raises(KafkaError, match="do not follow those before"):
         follower.append_as_follower(both, 0)
     assert [offset for offset, _ in values_of(follower)] == [5, 6, 100, 200, 201]
@@ -184,6 +187,16 @@ def test_offsets_that_are_too_far_for_one_segment_go_to_the_next(tmp_path):
     both = memoryview(bytearray(bytes(near) + bytes(far)))
     assert follower.append_as_follower(both, 0).end_offset == (1 << 40) + 1
     assert len(follower.segments.items) == 2
+
+
+def test_a_batch_whose_last_offset_is_too_far_for_one_segment_goes_to_the_next(tmp_path):
+    follower = Bench(tmp_path, **LARGE).load()
+    follower.append_as_follower(batch_at(0, 1), 0)
+    assert follower.append_as_follower(batch_at(1, 2), 0, blocking=False).end_offset == 2
+    straddling = batch_at(MAX_RELATIVE_OFFSET, 3, 4)
+    assert follower.append_as_follower(straddling, 0, blocking=False) is BUSY
+    assert follower.append_as_follower(straddling, 0).end_offset == MAX_RELATIVE_OFFSET + 2
+    assert follower.segments.base_offsets == [0, MAX_RELATIVE_OFFSET]
 
 
 def test_a_batch_larger_than_a_segment_is_taken(tmp_path):

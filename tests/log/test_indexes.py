@@ -205,6 +205,16 @@ def test_aborted_transactions_are_kept_in_their_file(tmp_path):
         wrong.load()
 
 
+def test_an_aborted_transaction_that_cannot_be_added_leaves_no_part_of_itself(tmp_path):
+    index = TxnIndex(Files(), At(tmp_path / "txnindex"), BASE)
+    entries = [AbortedTxn(1, BASE, BASE + 10, BASE + 11), AbortedTxn(2, BASE + 5, BASE + 20, BASE + 21)]
+    index.append(entries[0])
+    with pytest.raises(OverflowError):  # in the place of a MemoryError
+        index.append(AbortedTxn(2, BASE + 5, BASE + 20, 1 << 63))
+    index.append(entries[1])
+    assert index.entries == tuple(entries)
+
+
 def test_aborted_transactions_out_of_order_are_a_damage(tmp_path):
     path = tmp_path / "txnindex"
     index = TxnIndex(Files(), At(path), BASE)

@@ -7,12 +7,13 @@ import threading
 import pytest
 
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.log.directories import clean_shutdown
+from kafkapy.log.directories import clean_shutdown, partition_metadata
 from kafkapy.log.directories.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS
+from kafkapy.log.failures import Shortage
 from kafkapy.log.storage.files import Files
 from tests.harness.gated_files import GatedFiles
 
-from .support import batch, values_of
+from .support import FailingFiles, batch, values_of
 from .test_manager import CONFIG, TOPIC_ID, Broker
 
 OTHER_ID = bytes(16)
@@ -261,6 +262,21 @@ def test_a_log_whose_loading_has_not_begun_is_deleted_unread(held):
     assert broker.manager.get("a", 0) is log
 
 
+def test_a_log_that_is_not_loaded_and_cannot_be_renamed_is_deleted_by_a_second_attempt(tmp_path):
+    filled(tmp_path)
+    files = FailingFiles(only={"rename"})
+    broker = Loading(tmp_path, files=files)
+    files.fail_at = files.count + 1
+    with pytest.raises(Shortage):
+        broker.manager.delete("a", 0)
+    assert not broker.manager.is_loading("a", 0)
+    with pytest.raises(KafkaError, match="made to fail: rename"):
+        broker.manager.create("a", 0, OTHER_ID, CONFIG)
+    broker.manager.delete("a", 0)
+    assert broker.manager.create("a", 0, OTHER_ID, CONFIG).log_end_offset == 0
+    broker.manager.close()
+
+
 def test_a_log_that_is_being_recovered_is_deleted_when_that_has_been_stopped(held):
     broker, files = held
     broker.manager.delete("slow", 0)
@@ -391,13 +407,16 @@ def test_a_directory_that_fails_while_loading_does_not_hold_up_the_others(tmp_pa
     assert (two / clean_shutdown.NAME).exists()
 
 
-def test_other_logs_are_loaded_when_the_loading_of_one_fails(tmp_path):
-    class Confused(Files):
-        def scan(self, file, *arguments):
-            if "a-0" in file.path:
-                raise ValueError("an unforeseen error")
-            return super().scan(file, *arguments)
+class Confused(Files):
+    """Files with which the log `a` cannot be recovered."""
 
+    def scan(self, file, *arguments):
+        if "a-0" in file.path:
+            raise ValueError("an unforeseen error")
+        return super().scan(file, *arguments)
+
+
+def test_other_logs_are_loaded_when_the_loading_of_one_fails(tmp_path):
     filled(tmp_path, topics=("a", "b"))
     broker = Loading(tmp_path, files=Confused())
     manager = broker.start()
@@ -407,3 +426,31 @@ def test_other_logs_are_loaded_when_the_loading_of_one_fails(tmp_path):
         manager.create("a", 0, TOPIC_ID, CONFIG)
     manager.close()
     assert not (tmp_path / clean_shutdown.NAME).exists()
+
+
+def without_topic_id(directory):
+    """Let every attempt to read the topic id of a log raise an OSError."""
+    (directory / partition_metadata.NAME).unlink()
+    (directory / partition_metadata.NAME).mkdir()
+
+
+def test_other_logs_are_loaded_when_not_even_the_topic_id_of_one_that_fails_can_be_read(tmp_path):
+    filled(tmp_path, topics=("a", "b"))
+    os.utime(newest(tmp_path / "a-0"), (2**31, 2**31))
+    without_topic_id(tmp_path / "a-0")
+    broker = Loading(tmp_path, files=Confused())
+    manager = broker.start()
+    broker.finish()
+    assert [log.topic for log in manager] == ["b"]
+    with pytest.raises(KafkaError, match="an unforeseen error"):
+        manager.create("a", 0, TOPIC_ID, CONFIG)
+    manager.close()
+
+
+def test_a_log_whose_topic_id_cannot_be_read_is_loaded_before_one_of_its_name_is_created(tmp_path):
+    filled(tmp_path)
+    without_topic_id(tmp_path / "a-0")
+    broker = Loading(tmp_path)
+    log = broker.manager.create("a", 0, None, CONFIG)
+    assert len(values_of(log)) == 20
+    broker.manager.close()

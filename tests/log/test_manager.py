@@ -244,6 +244,62 @@ def test_a_deletion_in_progress_is_finished_after_a_restart(dirs):
     broker.manager.close()
 
 
+def test_a_log_is_deleted_although_the_disk_is_too_full_for_the_cleaners_checkpoint(dirs):
+    files = FailingFiles(only={"write"})
+    broker = Broker(dirs[0], files=files)
+    log = broker.manager.create("t", 0, TOPIC_ID, CONFIG)
+    log.env.cleaner_offsets.put(("t", 0), 5)
+    files.fail_at = files.count + 1
+    broker.manager.delete("t", 0)
+    assert files.count == files.fail_at
+    (renamed,) = [path for path in dirs[0].iterdir() if path.is_dir()]
+    assert renamed.name.endswith("-delete")
+    again = broker.manager.create("t", 0, bytes(16), CONFIG)
+    assert again.env.cleaner_offsets.get(("t", 0)) is None
+    assert broker.failed == []
+    broker.manager.close()
+
+
+def test_a_log_that_a_full_disk_keeps_from_being_deleted_is_deleted_by_a_second_attempt(dirs):
+    files = FailingFiles(only={"rename"})
+    broker = Broker(dirs[0], files=files)
+    broker.manager.create("t", 0, TOPIC_ID, CONFIG)
+    files.fail_at = files.count + 1
+    with pytest.raises(Shortage):
+        broker.manager.delete("t", 0)
+    with pytest.raises(KafkaError, match="made to fail: rename"):
+        broker.manager.create("t", 0, bytes(16), CONFIG)
+    broker.manager.delete("t", 0)
+    assert broker.manager.create("t", 0, bytes(16), CONFIG).log_end_offset == 0
+    broker.manager.close()
+    assert (dirs[0] / clean_shutdown.NAME).exists()
+
+
+def test_a_stop_is_not_clean_for_a_log_that_could_not_be_deleted(dirs):
+    """It was closed without a sync."""
+    files = FailingFiles(only={"rename"})
+    broker = Broker(dirs[0], files=files)
+    broker.manager.create("t", 0, TOPIC_ID, CONFIG)
+    files.fail_at = files.count + 1
+    with pytest.raises(Shortage):
+        broker.manager.delete("t", 0)
+    broker.manager.close()
+    assert not (dirs[0] / clean_shutdown.NAME).exists()
+
+
+def test_the_files_of_a_deleted_log_are_removed_although_its_new_name_could_not_be_synced(dirs):
+    files = FailingFiles(error=errno.EMFILE, only={"sync"})
+    broker = Broker(dirs[0], files=files)
+    broker.manager.create("t", 0, TOPIC_ID, CONFIG)
+    files.fail_at = files.count + 1
+    with pytest.raises(Shortage):
+        broker.manager.delete("t", 0)
+    broker.manager.delete("t", 0)
+    broker.scheduler.run("delete")
+    assert [path for path in dirs[0].iterdir() if path.is_dir()] == []
+    broker.manager.close()
+
+
 def test_long_topic_names_are_cut_in_the_name_of_a_deleted_directory(dirs):
     broker = Broker(dirs[0])
     broker.manager.create("x" * 249, 0, TOPIC_ID, CONFIG)
@@ -318,6 +374,29 @@ def test_a_damaged_log_whose_settings_become_valid_is_refused_as_damaged_until_i
     assert refused.value.code == Errors.KAFKA_STORAGE_ERROR
     assert values_of(manager.create("t", 0, TOPIC_ID, CONFIG)) == [(0, b"a")]
     manager.close()
+
+
+def test_a_shortage_while_a_log_is_opened_whose_settings_have_become_valid_takes_nothing_offline(dirs, monkeypatch):
+    broker = Broker(dirs[0])
+    broker.manager.create("t", 0, TOPIC_ID, CONFIG).append([batch("a")], 0)
+    broker.manager.close()
+
+    def invalid(topic):
+        raise KafkaError(Errors.INVALID_CONFIG, "made up")
+
+    def full(loader):
+        raise OSError(errno.ENOSPC, "made up")
+
+    broker = Broker(dirs[0], load=False)
+    broker.manager.load(invalid)
+    with monkeypatch.context() as patch:
+        patch.setattr(LogLoader, "load", full)
+        with pytest.raises(Shortage):
+            broker.manager.create("t", 0, TOPIC_ID, CONFIG)
+    assert broker.failed == []
+    assert values_of(broker.manager.create("t", 0, TOPIC_ID, CONFIG)) == [(0, b"a")]
+    broker.manager.close()
+    assert (dirs[0] / clean_shutdown.NAME).exists()
 
 
 def test_a_log_that_is_opened_late_keeps_no_other_log_waiting(dirs, monkeypatch):

@@ -348,7 +348,7 @@ def test_a_truncation_of_the_log_truncates_its_copy(host):
     host.manager.truncate_to(host.log, 20)
     assert future.log_end_offset == host.log.log_end_offset <= 20
     host.log.assign_leader_epoch(9)
-    append(host.log, "new")
+    host.log.append([batch("new")], 0)
     before = state_of(host.log)
     host.finish()
     assert state_of(host.log) == before
@@ -416,6 +416,35 @@ def test_a_deleted_partition_leaves_neither_log_nor_copy(host):
     host.manager.delete(*KEY)
     assert host.names() == ["one/t-0-delete", "two/t-0-delete"]
     assert [one.open_logs for one in (host.one, host.two)] == [0, 0]
+
+
+def test_a_partition_is_deleted_although_its_copy_cannot_be_renamed(tmp_path):
+    files = FailingFiles(only={"rename"})
+    host = Host(tmp_path, files=files)
+    host.begin()
+    files.fail_at = files.count + 1
+    host.manager.delete(*KEY)
+    assert host.log is None
+    assert host.names() == ["one/t-0-delete", "two/t-0-future"]
+    host.manager.close()
+
+
+def test_a_copy_of_a_deleted_topic_does_not_become_that_of_a_new_topic_of_the_same_name(tmp_path):
+    files = FailingFiles(only={"rename"})
+    host = Host(tmp_path, files=files)
+    host.log.append([batch("old")], 0)
+    host.begin()
+    host.copy()
+    files.fail_at = files.count + 1
+    host.manager.delete(*KEY)
+    host.manager.preferred[KEY] = host.one
+    host.manager.create(*KEY, bytes(16), SMALL)
+    host.log.append([batch("new")], 0)
+    host.kill()
+    again = Host(tmp_path)
+    assert again.log.future is None
+    assert values_of(again.log) == [(0, b"new")]
+    again.manager.close()
 
 
 def test_no_move_begins_while_a_log_directory_is_offline(host):

@@ -52,22 +52,30 @@ def lines(caplog):
 # --- offsets too far from the segment's name
 
 
-OVERFLOWING = {0: [0, 5, FAR, FAR + 7, 2 * FAR], 2 * FAR + 10: [2 * FAR + 10, 2 * FAR + 11]}
-ALL = [offset for offsets in OVERFLOWING.values() for offset in offsets]
+LAST = 2 * FAR + 10
+SPLITS = [  # the segments, and the base offsets after the split
+    ({0: [0, 5, FAR, FAR + 7, 2 * FAR], LAST: [LAST, LAST + 1]}, [0, FAR, 2 * FAR, LAST]),
+    ({0: [FAR, FAR + 7], LAST: [LAST, LAST + 1]}, [0, FAR, LAST]),  # even the first batch is too far
+]
+
+
+def all_of(segments):
+    return [offset for offsets in segments.values() for offset in offsets]
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_segment_that_reaches_too_far_is_split(tmp_path, caplog, clean):
-    written(tmp_path, OVERFLOWING)
+@pytest.mark.parametrize(("segments", "bases"), SPLITS)
+def test_a_segment_that_reaches_too_far_is_split(tmp_path, caplog, segments, bases, clean):
+    written(tmp_path, segments)
     with caplog.at_level(logging.INFO):
         log = Bench(tmp_path, **SETTINGS).load(clean=clean)
-    assert log.segments.base_offsets == [0, FAR, 2 * FAR, 2 * FAR + 10]
-    assert offsets_of(log) == ALL
-    assert log.append([batch("on")], 0)[0].base_offset == ALL[-1] + 1
+    assert log.segments.base_offsets == bases
+    assert offsets_of(log) == all_of(segments)
+    assert log.append([batch("on")], 0)[0].base_offset == LAST + 2
     (line,) = lines(caplog)
     assert "split" in line
     log.close()
-    assert offsets_of(Bench(tmp_path, **SETTINGS).load()) == [*ALL, ALL[-1] + 1]
+    assert offsets_of(Bench(tmp_path, **SETTINGS).load()) == [*all_of(segments), LAST + 2]
 
 
 class Killed(BaseException):
@@ -118,14 +126,15 @@ def deaths(directory, **loading):
             return
 
 
-def test_a_crash_at_any_step_of_a_split_loses_nothing(tmp_path):
+@pytest.mark.parametrize(("segments", "bases"), SPLITS)
+def test_a_crash_at_any_step_of_a_split_loses_nothing(tmp_path, segments, bases):
     begun = tmp_path / "begun"
     begun.mkdir()
-    written(begun, OVERFLOWING)
+    written(begun, segments)
     for copy in deaths(begun, clean=False):
         log = Bench(copy, **SETTINGS).load(clean=False)
-        assert offsets_of(log) == ALL, copy
-        assert log.segments.base_offsets == [0, FAR, 2 * FAR, 2 * FAR + 10], copy
+        assert offsets_of(log) == all_of(segments), copy
+        assert log.segments.base_offsets == bases, copy
 
 
 def test_an_odd_offset_alone_is_damage_and_no_reason_to_split(tmp_path):

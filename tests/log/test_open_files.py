@@ -185,6 +185,26 @@ def test_with_no_descriptor_left_at_all_an_append_is_refused_and_the_directory_s
     log.close()
 
 
+def test_a_file_that_is_retired_while_it_is_opened_does_not_stay_open(tmp_path):
+    class Retired(NamedFile):
+        __slots__ = ("asked",)
+
+        def _name(self):
+            self.asked += 1
+            if self.asked == 2:  # after the file was opened
+                self.retire()
+            return str(tmp_path / "file")
+
+    files = Limited(2)
+    files.write(str(tmp_path / "file"), b"", sync=False)
+    file = Retired(files)
+    file.asked = 0
+    with pytest.raises(FileNotFoundError):
+        file.handle()
+    assert file._handle is None
+    assert len(files.open_files) == 0
+
+
 def test_many_threads_always_read_from_the_right_file(tmp_path):
     class Named(NamedFile):
         __slots__ = ("path",)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,10 +11,12 @@ from typing import Any
 import pytest
 
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.log.failures import Shortage
 from kafkapy.log.partition_log import PartitionLog
 from kafkapy.metadata.roles import NO_LEADER
 from kafkapy.protocol.apis import FETCH
 from kafkapy.replica.fetchers import fetcher_index
+from kafkapy.runtime.threads import NoThread
 from tests.harness.stand_in_leader import LeaderOfLogs, StandInLeader
 from tests.harness.waiting import eventually
 from tests.log.support import Bench, batch
@@ -195,6 +198,32 @@ def test_a_log_without_leader_epochs_is_truncated_to_its_high_watermark_first(le
     eventually(lambda: is_copied(follower, leader))
     first = leader.server.fetches[0].topics[0].partitions[0]
     assert (first.fetch_offset, first.last_fetched_epoch) == (0, -1)
+
+
+@pytest.mark.parametrize(
+    "error", [Shortage("truncating t-0", OSError(errno.ENOSPC, "made up")), NoThread("disk", "made up")]
+)
+def test_a_first_truncation_that_a_shortage_prevents_is_tried_again(
+    leader: Leader, make: Make, error: Exception
+) -> None:
+    follower = make()
+    role = follower.follow(topic_id=TOPIC_ID, leader=NO_LEADER)
+    own = follower.log()
+    own.append_as_follower(batch("a"), 0)
+    own.leader_epochs.clear()
+    leader.produce(0, "the leader's")
+    truncate, errors = follower.logs.truncate_to, [error]
+
+    def truncate_to(*arguments: Any) -> bool:
+        if errors:
+            raise errors.pop()
+        return truncate(*arguments)
+
+    follower.logs.truncate_to = truncate_to  # type: ignore[method-assign]
+    role.leader = LEADER
+    follower.fetching.follow(role)
+    eventually(lambda: is_copied(follower, leader))
+    assert follower.fetching.failed == 0
 
 
 def test_waiting_reads_are_woken_when_the_high_watermark_moves_up_or_down(leader: Leader, make: Make) -> None:

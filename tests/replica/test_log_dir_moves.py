@@ -6,6 +6,7 @@ import pytest
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.config import LogConfig
+from kafkapy.log.failures import LogDirFailure, Shortage
 from kafkapy.log.manager import LogManager
 from kafkapy.log.moves.copying import copy_piece
 from kafkapy.replica import log_dir_moves
@@ -20,8 +21,8 @@ KEY = ("t", 0)
 
 
 class Host:
-    def __init__(self, tmp_path):
-        self.dirs = [str(tmp_path / "one"), str(tmp_path / "two")]
+    def __init__(self, tmp_path, dirs=("one", "two")):
+        self.dirs = [str(tmp_path / name) for name in dirs]
         self.manager = LogManager(self.dirs, LogConfig({}), clock=SYSTEM_CLOCK, scheduler=ManualScheduler())
         self.throttle = Throttle(SYSTEM_CLOCK)
         self.moved = []
@@ -103,11 +104,10 @@ def test_a_new_replica_of_a_known_partition_will_be_created_in_the_directory(hos
     assert log.env.log_dir == host.dirs[1]
 
 
-def test_a_copy_with_records_of_an_epoch_that_the_log_never_had_is_cut_before_it_is_continued(host, tmp_path):
-    """The log was truncated without its copy, as by a crash, and has other records at the same offsets."""
+def with_diverging_copy(host):
+    """Give the log, which has records of the epochs 1 and 3, a copy with records of the epochs 1 and 2."""
     host.append("a", "b", epoch=1)
     host.append("c", "d", epoch=2)
-    host.throttle.limit = 0
     host.manager.futures.create(host.log, host.manager.dirs.opened[1])
     future = host.log.future
     found = host.log.read(0, 1 << 20, max_offset=4)
@@ -116,11 +116,48 @@ def test_a_copy_with_records_of_an_epoch_that_the_log_never_had_is_cut_before_it
     host.log.truncate_to(2)
     host.log.future = future
     host.append("x", "y", "z", epoch=3)
-    host.throttle.limit = 1 << 62
+    return future
+
+
+def test_a_copy_with_records_of_an_epoch_that_the_log_never_had_is_cut_before_it_is_continued(host):
+    """The log was truncated without its copy, as by a crash, and has other records at the same offsets."""
+    with_diverging_copy(host)
     host.manager.futures.on_loaded(host.log)
     eventually(lambda: host.moved == [KEY])
     assert [value for _, value in values_of(host.log)] == [b"a", b"b", b"x", b"y", b"z"]
     assert [entry.epoch for entry in host.log.leader_epochs.entries] == [1, 3]
+
+
+def test_a_copy_that_a_shortage_keeps_from_being_cut_is_cut_later(host, monkeypatch):
+    monkeypatch.setattr(log_dir_moves, "_RETRY_S", 0)
+    future = with_diverging_copy(host)
+    truncate, errors = future.truncate_to, [Shortage("truncating t-0", OSError(errno.ENOSPC, "made up"))]
+
+    def truncate_to(offset):
+        if errors:
+            raise errors.pop()
+        return truncate(offset)
+
+    future.truncate_to = truncate_to
+    host.manager.futures.on_loaded(host.log)
+    eventually(lambda: host.moved == [KEY])
+    assert [value for _, value in values_of(host.log)] == [b"a", b"b", b"x", b"y", b"z"]
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "broken"), ValueError("an unforeseen error")])
+def test_the_failure_of_a_move_does_not_end_a_later_one(tmp_path, monkeypatch, error):
+    host = Host(tmp_path, dirs=("one", "two", "three"))
+    _, two, three = host.manager.dirs.opened
+
+    def fail(moves, log, future):
+        host.manager.futures.create(log, three)
+        raise LogDirFailure(host.dirs[1], "copying", error) if isinstance(error, OSError) else error
+
+    monkeypatch.setattr(LogDirMoves, "_catch_up", fail)
+    host.manager.futures.create(host.log, two)
+    host.moves._run(host.log, host.log.future)
+    assert host.log.future.env.log_dir == host.dirs[2]
+    host.stop()
 
 
 def test_a_broken_disk_ends_the_move_and_not_the_partition(host, caplog):

@@ -116,7 +116,7 @@ def _may_wait(log: PartitionLog, data: memoryview) -> bool:
     first_offset = _HEAD.unpack_from(data)[0]
     if (
         len(data) > _bytes_left(log, segment)
-        or first_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+        or _last_offset(data, first_offset) - segment.base_offset > MAX_RELATIVE_OFFSET
         or _is_old(log, segment, data)
     ):
         return True
@@ -138,7 +138,7 @@ def _room(log: PartitionLog, first_offset: int, size: int, data: memoryview) -> 
     segment, config = log.segments.active, log.config
     if not segment.growing:
         segment.make_active()
-    if first_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+    if _last_offset(data, first_offset) - segment.base_offset > MAX_RELATIVE_OFFSET:
         log.roll_locked(first_offset)
     elif segment.size and (
         segment.size + size > config.segment_bytes or segment.entries_left() < 2 or _is_old(log, segment, data)

@@ -154,6 +154,8 @@ class LogCleaner:
             refusal = log.disk_error(f"looking what there is to clean of {log.name}", error)
             if not isinstance(refusal, LogDirFailure):
                 self.postpone(log, refusal.message)
+        except MemoryError:
+            self.postpone(log, "there is not enough memory")
         # for instance damage: an error in one log must not keep the others from being cleaned
         except Exception as reason:
             _log.exception("cannot determine what to clean of %s", log.name)

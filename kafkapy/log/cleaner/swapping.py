@@ -33,7 +33,8 @@ def swap_in(log: PartitionLog, cleaned: Segment, old: Sequence[Segment]) -> None
             remaining = log.segments.without(old).with_added(cleaned)
             log.replace_segments_locked(remaining)
     except BaseException:
-        cleaned.release()
+        for segment in (cleaned, *old):
+            segment.release()
         remove_cleaned(log, cleaned.base_offset)
         raise
     try:

@@ -10,7 +10,7 @@ from kafkapy.errors import KafkaError
 from kafkapy.log.cleaner.candidates import Candidate
 from kafkapy.log.cleaner.cleaning import clean
 from kafkapy.log.cleaner.stats import CleanerStats
-from kafkapy.log.failures import LogDirFailure
+from kafkapy.log.failures import LogDirFailure, Shortage
 from kafkapy.log.partition_log import PartitionLog
 from kafkapy.log.segments.upkeep import Interrupted
 from kafkapy.runtime.threads import Thread
@@ -81,6 +81,8 @@ class CleanerThread(Thread):
             self._disk_error(chosen.log, error)
         except MemoryError:
             self._service.postpone(chosen.log, "there is not enough memory")
+        except Shortage as shortage:
+            self._service.postpone(chosen.log, shortage.message)
         except (CorruptEntry, KafkaError) as reason:
             self._service.mark_uncleanable(chosen.log, str(reason))
         except Exception as reason:

@@ -116,7 +116,7 @@ class TxnIndex:
         the log.
         """
         if self._numbers:
-            self._numbers.extend(entry)
+            self._numbers.extend(array("q", entry))  # in one step: a MemoryError leaves no part of the entry
         else:
             self._numbers = array("q", entry)
         try:

@@ -12,6 +12,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ from kafkapy.log.config import LogConfig
 from kafkapy.log.directories import partition_metadata
 from kafkapy.log.directories.log_dir import LogDir, TopicPartition
 from kafkapy.log.directories.partition_metadata import PartitionMetadataError
-from kafkapy.log.failures import LogDirFailure
+from kafkapy.log.failures import LogDirFailure, Shortage
 from kafkapy.log.loading.found import find_logs
 from kafkapy.log.loading.load_progress import DirProgress, LoadStopped, LoadWatch
 from kafkapy.log.partition_log import PartitionLog
@@ -189,6 +190,8 @@ class Loading:
         try:
             if log_dir.online:
                 future = self.open(key, path, log_dir, log.config, watch)
+                if log.topic_id is not None:  # else a copy of a deleted topic would take its place
+                    future.check_topic_id(log.topic_id)
                 self._manager.futures.adopt(log, future, log_dir)
                 log_dir.not_loaded.discard(key)
                 log_dir.not_recovered.discard(key)
@@ -260,8 +263,8 @@ class Loading:
         """Delete a log that is not loaded yet. Return False if this log is not to be loaded.
 
         If a thread has begun to load the log, this method does not wait: that thread stops after the present segment,
-        and then deletes the log. Raises the errors of LogManager.discard, and KafkaError NOT_LEADER_OR_FOLLOWER if the
-        broker stops.
+        and then deletes the log. Raises the errors of LogManager.discard_log, and KafkaError NOT_LEADER_OR_FOLLOWER if
+        the broker stops.
         """
         job = self._jobs.get(key)
         if job is None:
@@ -269,8 +272,9 @@ class Loading:
         if job.load.take(job):
             try:
                 if job.future is not None:  # first: the next start would ignore a copy without its log
-                    self._manager.discard(key, *job.future)
-                self._manager.discard(key, job.load.log_dir, job.path)
+                    with suppress(LogDirFailure, Shortage):  # reported
+                        self._manager.discard(key, *job.future)
+                self._manager.discard_log(key, job.load.log_dir, job.path)
             finally:
                 job.load.give_back(job)
             return True
@@ -318,7 +322,7 @@ class Loading:
 def _topic_id(log_dir: LogDir, path: str) -> bytes | None:
     try:
         return partition_metadata.read_topic_id(log_dir.env.files, path)
-    except PartitionMetadataError:
+    except (PartitionMetadataError, OSError):  # loading the log reports the OSError
         return None
 
 

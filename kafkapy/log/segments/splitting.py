@@ -47,18 +47,21 @@ def split(segment: Segment, config: LogConfig, clock: Clock) -> list[int]:
 
 
 def _parts(segment: Segment) -> list[_Part]:
+    """Return the parts to make segments of. The first has the base offset of the old segment.
+
+    It is empty if even the first batch is too far from that base offset. It is made all the same: after a crash, the
+    start only removes old files from the offset of the first `.swap` file on.
+    """
     files, file, size = segment.files, segment.handle(), segment.size
-    parts: list[_Part] = []
-    begin = 0
-    while begin < size:
-        base = _base_offset_at(segment, begin) if begin else segment.base_offset
+    found = files.scan(file, 0, size, segment.base_offset, WITHOUT_ENTRIES, False)
+    parts = [_Part(segment.base_offset, 0, found.valid_end)]
+    while (begin := parts[-1].end) < size:
+        base = _base_offset_at(segment, begin)
         found = files.scan(file, begin, size, base, WITHOUT_ENTRIES, False)
-        if not found.batches and parts:
+        if found.batches:
+            parts.append(_Part(base, begin, found.valid_end))
+        else:
             parts[-1] = parts[-1]._replace(end=size)
-            break
-        end = found.valid_end if found.batches else size
-        parts.append(_Part(base, begin, end))
-        begin = end
     return parts
 
 

@@ -67,7 +67,10 @@ class NamedFile:
                 raise FileNotFoundError(errno.ENOENT, "the file is gone", name)
             if self._name() == name:
                 self._keep(opened)
-                return opened
+                if not self._gone:
+                    return opened
+                self._handle = None  # `retire` has been called since the check above
+                self.files.open_files.closed(self)
 
     def _keep(self, handle: FileHandle) -> None:
         self._handle = handle

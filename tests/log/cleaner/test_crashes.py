@@ -229,6 +229,8 @@ def test_a_swap_that_cannot_be_done_is_undone_or_takes_the_directory_offline(tem
             undone += 1
             assert not bench.failures
             assert not [name for name in bench.names() if name.endswith((".cleaned", ".swap"))]
+            for segment in bench.log.segments:
+                assert not any(file._pinned for file in (segment, segment.offset_index, segment.time_index))
             assert {key: value for key, value in pairs(bench.log)[0].items() if key != b"aborted"} == table
         done = files.at > 0
         files.armed = False

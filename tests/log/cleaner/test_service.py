@@ -10,6 +10,7 @@ from kafkapy.log.cleaner import service
 from kafkapy.log.cleaner.service import LogCleaner
 from kafkapy.log.cleaner.settings import CleanerSettings
 from kafkapy.log.cleaner.throttle import Throttle
+from kafkapy.log.cleaner.worker import CleanerThread
 from kafkapy.log.config import LogConfig
 from kafkapy.log.manager import LogManager
 from kafkapy.runtime.clock import SYSTEM_CLOCK, ManualClock
@@ -160,6 +161,49 @@ def test_a_full_disk_delays_the_cleaning(tmp_path, serve, caplog):
     assert cleaner.choose() is None
     files.full = False
     eventually(lambda: clock.advance(61) or cleaned_to(bench) == 60)
+
+
+class ShortFiles(UnsyncedFiles):
+    """Files whose next sync fails for lack of a file descriptor, if `is_short` is set."""
+
+    is_short = False
+
+    def sync(self, file):
+        was_short, self.is_short = self.is_short, False
+        if was_short:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+
+def test_a_shortage_of_descriptors_in_the_flush_before_a_cleaning_only_delays_it(tmp_path):
+    files = ShortFiles()
+    bench = filled(tmp_path, files=files)
+    clock = ManualClock()
+    cleaner = LogCleaner([bench.log], clock, FAST)
+    thread = CleanerThread(0, cleaner)
+    files.is_short = True
+    assert thread._clean_one()
+    assert not files.is_short
+    assert cleaner.uncleanable_in(str(tmp_path)) == []
+    assert not thread._clean_one()
+    clock.advance(61)
+    assert thread._clean_one()
+    assert cleaned_to(bench) == 60
+
+
+def test_a_look_at_a_log_that_runs_out_of_memory_only_delays_its_cleaning(tmp_path, monkeypatch):
+    def no_memory(*_):
+        raise MemoryError
+
+    bench = filled(tmp_path)
+    clock = ManualClock()
+    cleaner = LogCleaner([bench.log], clock, FAST)
+    with monkeypatch.context() as patched:
+        patched.setattr(service, "candidate", no_memory)
+        assert cleaner.choose() is None
+    assert cleaner.uncleanable_in(str(tmp_path)) == []
+    assert cleaner.choose() is None
+    clock.advance(61)
+    assert cleaner.choose().log is bench.log
 
 
 def test_a_broken_disk_takes_the_directory_offline(tmp_path, serve):
