@@ -410,6 +410,9 @@ class Connection:
         except OSError as error:
             self.close()
             raise self._broken(error) from error
+        except BaseException:  # also KeyboardInterrupt: the next request would be taken for the rest of this one
+            self.close()
+            raise
 
     def _read_frame(self, deadline: float, memory: FrameMemory | None, *, least: int = 4) -> memoryview:
         """Receive a frame, which is preceded by its size, and return it without the size.

@@ -21,7 +21,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kafkapy._ext.entry_walk import entries_end
 from kafkapy.client.administration.admin import EARLIEST, LATEST, Admin
 from kafkapy.client.cluster import Cluster, TopicPartition
-from kafkapy.client.errors import ClientError
+from kafkapy.client.errors import ClientError, ConnectionFailed
 from kafkapy.client.original.consuming.connector import ConsumerConnector
 from kafkapy.client.original.consuming.streams import Chunk, OwnedPartition, Stream
 from kafkapy.client.original.filters import TopicFilter
@@ -73,6 +73,7 @@ class ZooKeeperMember:
         self._stream: Stream | None = None
         self._cluster: Cluster | None = None
         self._changes: deque[_Release | list[OwnedPartition]] = deque()  # lists are newly owned partitions
+        self._unread: Chunk | None = None  # a chunk that `poll` has taken and could not return yet
         self._closing = False
         self._positions: dict[TopicPartition, int] = {}
         self._owned: dict[TopicPartition, OwnedPartition] = {}  # partitions that are read, or claimed and not read yet
@@ -110,22 +111,36 @@ class ZooKeeperMember:
                 return
 
     def poll(self, timeout_s: float) -> Sequence[Piece]:
-        assert self._stream is not None
         pieces: list[Piece] = []
         left = timeout_s
         while True:
             self._report_lost()
             self._report_changes()
-            chunk = self._stream.next_chunk(max(0.0, min(POLL_S, left)))
+            chunk = self._next_chunk(max(0.0, min(POLL_S, left)))
             left -= POLL_S
             while chunk is not None:
                 if not self._seeks or self._owned.get(chunk.where) is chunk.owned:
-                    pieces.append(piece := self._piece(chunk))
+                    try:
+                        piece = self._piece(chunk)
+                    except ConnectionFailed as error:
+                        log.info("%s: retrying: %s", self._settings.file, error)
+                        self._unread = chunk
+                        time.sleep(max(0.0, min(POLL_S, left)))
+                        return pieces
+                    pieces.append(piece)
                     self._positions[piece.where] = piece.after
                     self._owned[piece.where] = chunk.owned
-                chunk = self._stream.next_chunk(0) if len(pieces) < PIECES_PER_POLL else None
+                chunk = self._next_chunk(0) if len(pieces) < PIECES_PER_POLL else None
             if pieces or left <= 0:
                 return pieces
+
+    def _next_chunk(self, timeout_s: float) -> Chunk | None:
+        """Return the next chunk of the stream; but first the one that `poll` could not return, if it is still owned."""
+        assert self._stream is not None
+        chunk, self._unread = self._unread, None
+        if chunk is not None and not chunk.owned.revoked:
+            return chunk
+        return self._stream.next_chunk(timeout_s)
 
     def seek(self, where: TopicPartition, offset: int | None) -> None:
         if where in self._owned and (owned := self._connector.seek(where, offset)) is not None:
@@ -221,7 +236,10 @@ class ZooKeeperMember:
             self._cluster = None
 
     def _piece(self, chunk: Chunk) -> Piece:
-        """Return the Piece (the mirror's form of fetched batches) for a chunk that the connector's stream returned."""
+        """Return the Piece (the mirror's form of fetched batches) for a chunk that the connector's stream returned.
+
+        Raises ConnectionFailed if ZooKeeper has to be asked and cannot be reached.
+        """
         _, _, after = entries_end(chunk.data)
         return Piece(chunk.where, chunk.data, chunk.start, max(after, chunk.start))
 
@@ -231,9 +249,7 @@ class ZooKeeperMember:
         This member may already own such a partition again, after other members have committed higher offsets. Records
         that this member read before the loss must not be committed then, as the group's offset would go back.
         """
-        releases = [change for change in list(self._changes) if isinstance(change, _Release)]
-        coming = {where for release in releases for where in release.partitions}
-        self._lose([where for where, owned in self._owned.items() if owned.revoked and where not in coming])
+        self._lose([where for where, owned in self._owned.items() if owned.lost])
 
     def _report_changes(self) -> None:
         """Tell the listener about the ownership changes queued by the connector's thread.

@@ -6,12 +6,15 @@ longer on a slow disk. Data that several connections wait for is read once.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from kafkapy._ext import residency
 from kafkapy.network.drop_behind import DropBehind
 from kafkapy.record.file_region import FileHandle
 from kafkapy.runtime.read_pools import ReadPools
+
+log = logging.getLogger(__name__)
 
 STEP = 1 << 20  # bytes that one read covers
 NOBODY = -1  # the result of a load that was not read, because no callback was waiting for it any more
@@ -124,7 +127,10 @@ class ColdReads:
         # The pool thread found no callback and read nothing. Before this message was processed, `load` added one,
         # because the load was still in the list. That callback needs the read.
         if count == NOBODY and load.waiting:
-            self._submit(load)
+            try:
+                self._submit(load)
+            except Exception as failure:  # such as NoThread
+                self._loaded(load, None, failure)
             return
         self._loading.remove(load)
         if count is not None and count > 0:
@@ -132,4 +138,8 @@ class ColdReads:
             if self.behind is not None and not load.stays:
                 self.behind.note_read(str(load.handle.path), load.start, load.start + count)
         while load.waiting:  # not a for loop: a callback may remove another one by `forget`
-            load.waiting.pop(0)(load.start + (count or 0), error)
+            done = load.waiting.pop(0)
+            try:
+                done(load.start + (count or 0), error)
+            except Exception:  # other connections wait for the callbacks that follow
+                log.exception("a callback failed after %s was read from disk", load.handle.path)

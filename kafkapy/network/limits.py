@@ -84,7 +84,11 @@ class ConnectionLimits:
         """
         if self._unresolved and not self._is_resolving:
             self._is_resolving = True
-            later(self._resolve_missing)
+            try:
+                later(self._resolve_missing)
+            except BaseException:
+                self._is_resolving = False
+                raise
 
     def _resolve_missing(self) -> None:
         missing = self._unresolved

@@ -110,11 +110,20 @@ class Receiver:
         conn.readable = True  # `receive` has frames to return, whether or not anything is in the socket
         return False
 
-    def handled(self, conn: Connection, frames: list[memoryview], count: int, pending: Pending | None) -> None:
+    def handled(
+        self,
+        conn: Connection,
+        frames: list[memoryview],
+        count: int,
+        pending: Pending | None,
+        *,
+        unanswered: bool = False,
+    ) -> None:
         """Save the received bytes after the first `count` of `frames`, which were handled, for the next `receive`.
 
         If the request of `pending` still reads its frame, the whole receive buffer is also kept until that request
-        completes.
+        completes. `unanswered` says that the requests were gathered: the connection may still become pending or muted,
+        so no memory is reserved for the next frame now.
         """
         if conn.closing:  # perhaps because the handler failed
             self.leave(conn)
@@ -136,7 +145,7 @@ class Receiver:
             self._position -= sum(4 + len(frame) for frame in frames[count:])
             self._needed = 4 + len(frames[count])
         if self._position < self._end:
-            self._keep_rest(conn)
+            self._keep_rest(conn, may_reserve=not unanswered)
         self._view = self._shared.view
 
     def leave(self, conn: Connection) -> None:
@@ -219,12 +228,12 @@ class Receiver:
         shared, self._shared, self._spare = self._shared, self._spare, None
         return shared
 
-    def _keep_rest(self, conn: Connection) -> None:
+    def _keep_rest(self, conn: Connection, *, may_reserve: bool = True) -> None:
         there = self._end - self._position
         rest = self._view[self._position : self._end]
         memory = None if conn.outgoing else self._memory
         is_big = self._needed > there and self._needed > BIG
-        if is_big and (memory is None or _can_reserve_now(conn, there)):
+        if is_big and (memory is None or (may_reserve and _can_reserve_now(conn, there))):
             if memory is None or memory.reserve(conn, self._needed, _kind(conn, rest)):
                 self._begin_big(conn, rest, self._needed, memory)
             else:

@@ -200,7 +200,7 @@ class Serving:
             self._close(conn)
             return
         self.frames_in += count
-        self._receiver.handled(conn, frames, count, conn.pending)
+        self._receiver.handled(conn, frames, count, conn.pending, unanswered=replies is GATHERED)
         if replies is not GATHERED:
             self._continue(conn)
 

@@ -101,6 +101,22 @@ def test_silence_ends_at_the_time_limit(fake_broker, silence):
     assert connection.closed
 
 
+class Interrupted(socket.socket):
+    """A socket on which Ctrl-C comes when half of a request is sent."""
+
+    def sendall(self, data):
+        super().sendall(data[: len(data) // 2])
+        raise KeyboardInterrupt
+
+
+def test_an_interrupted_request_closes_the_connection(fake_broker):
+    connection = connect(fake_broker)
+    connection._socket = Interrupted(fileno=connection._socket.detach())
+    with pytest.raises(KeyboardInterrupt):
+        connection.send(apis.METADATA, apis.METADATA.Request(topics=[]))
+    assert connection.closed
+
+
 def test_requests_sent_ahead_are_answered_in_order(fake_broker):
     fake_broker.topics = {"a": [1], "b": [1]}
     connection = connect(fake_broker)

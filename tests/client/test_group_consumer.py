@@ -329,6 +329,36 @@ def test_a_cooperative_member_drops_its_partitions_when_it_is_lost_in_a_rebalanc
     assert joins[-1].owned_partitions == [], "it does not claim what others may own"
 
 
+@pytest.mark.parametrize(
+    ("assignor", "events_after"),
+    [
+        ("cooperative-sticky", [("assigned", [("u", 0)])]),
+        ("range", [("revoked", [("t", 0), ("t", 1)]), ("assigned", [("t", 0), ("t", 1), ("u", 0)])]),
+    ],
+)
+def test_an_assignment_that_comes_between_two_polls_is_taken_before_the_member_joins_again(
+    fake_broker, coordinator, consumer_of, assignor, events_after
+):
+    events, may_answer, sync = Events(), threading.Event(), coordinator.SyncGroup
+
+    def sync_later(request, code):
+        assert may_answer.wait(PATIENCE_S)
+        return sync(request, code)
+
+    coordinator.SyncGroup = sync_later
+    consumer = consumer_of(listener=events, assignors=[assignor])
+    poll_until(consumer, lambda: fake_broker.requests("SyncGroup"))
+    assert events.calls == []
+    may_answer.set()
+    assert consumer._session.link.connection().wait_for_answer(PATIENCE_S)
+    consumer.subscribe(["t", "u"], events)
+    poll_until(consumer, lambda: len(consumer.positions()) == 3)
+    assert events.calls == [("assigned", [("t", 0), ("t", 1)]), *events_after]
+    again = SUBSCRIPTION.decode(fake_broker.requests("JoinGroup")[1].protocols[0].metadata)[1]
+    owned = [(one.topic, sorted(one.partitions)) for one in again.owned_partitions]
+    assert owned == ([("t", [0, 1])] if assignor == "cooperative-sticky" else [])
+
+
 def test_a_member_lost_during_the_lookup_of_positions_returns_no_records(coordinator, consumer_of, monkeypatch):
     monkeypatch.setattr(group_consumer, "BACKOFF_S", 0.0)
     events = Events()

@@ -5,6 +5,7 @@ import time
 
 import pytest
 from kazoo.exceptions import ConnectionLoss
+from kazoo.handlers.threading import KazooTimeoutError
 
 from kafkapy.client.administration.admin import LATEST
 from kafkapy.client.administration.descriptions import FoundOffset
@@ -13,6 +14,7 @@ from kafkapy.client.original.consuming.streams import Chunk, OwnedPartition, Str
 from kafkapy.client.original.filters import Whitelist
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.mirror import zookeeper_member
+from kafkapy.mirror.kafka_07_member import Kafka07Member
 from kafkapy.mirror.member import NotCommitted
 from kafkapy.mirror.source_settings import read_source
 from kafkapy.mirror.zookeeper_member import ZooKeeperMember
@@ -129,11 +131,19 @@ def test_partitions_are_released_when_the_polling_thread_has_finished_with_them(
     assert (member.listener.released, member.listener.lost) == ([("t", 0)], [])
 
 
+def test_a_partition_about_to_be_released_is_not_reported_lost(member):
+    owned = owned_by(member)
+    member.poll(5)
+    owned.stream.revoke([owned])
+    member.poll(0)  # the connector's thread has not called `before_release` yet
+    assert member.listener.lost == []
+
+
 def test_partitions_of_an_expired_session_are_reported_lost_even_if_owned_again(member):
     """Otherwise the group's offset would go back to the one before other members owned the partition."""
     owned = owned_by(member)
     member.poll(5)
-    owned.stream.revoke([owned])
+    owned.stream.revoke([owned], lost=True)
     again = owned_by(member)
     assert [piece.where for piece in member.poll(5)] == [("t", 0)]
     assert (member.listener.released, member.listener.lost) == ([], [("t", 0)])
@@ -187,7 +197,7 @@ def test_a_partition_claimed_again_before_its_loss_was_noticed_is_reported_lost_
     connector = seeking._connector
     connector.claim(0, 0)
     seeking.poll(0.01)
-    connector.stream.revoke([connector.held["t", 0]])
+    connector.stream.revoke([connector.held["t", 0]], lost=True)
     connector.claim(0, 9)
     seeking.seek(("t", 0), 3)  # the caller does not know of the loss yet
     assert seeking.poll(0.01) == []
@@ -201,12 +211,49 @@ def test_a_partition_that_is_no_longer_owned_is_not_read(seeking):
     connector = seeking._connector
     connector.claim(0, 0)
     seeking.poll(0.01)
-    connector.stream.revoke([connector.held["t", 0]])
+    connector.stream.revoke([connector.held["t", 0]], lost=True)
     seeking.seek(("t", 0), 3)
     assert seeking.poll(0.01) == []
     assert seeking.listener.lost == [("t", 0)]
     seeking.seek(("t", 0), 3)
     assert seeking.poll(0.01) == []
+
+
+@pytest.fixture
+def of_07():
+    """Return a member of a group in Kafka 0.7. The first look-up of a topic's partitions in ZooKeeper fails."""
+    connector = FakeConnector({"group.id": "g"})
+    failures = [KazooTimeoutError()]
+
+    def partitions_of(topic):
+        if failures:
+            raise failures.pop()
+        return ["8-0", "9-0"]
+
+    connector.partitions_of = partitions_of
+    settings = read_source({"zookeeper.connect": "z:1", "group.id": "g"})
+    new_member = Kafka07Member(settings, Whitelist("t"), connector)
+    new_member.open(Told(new_member))
+    return new_member
+
+
+def test_records_whose_partition_cannot_be_numbered_yet_are_returned_later_in_their_order(of_07):
+    stream = of_07._connector.stream
+    owned = OwnedPartition(("t", "9-0"), stream, 0)
+    for start in (0, 100):
+        stream.put(Chunk(owned, BATCH, start, start + 100))
+    assert of_07.poll(0) == []
+    pieces = [(piece.where, piece.start, piece.after) for piece in of_07.poll(0)]
+    assert pieces == [(("t", 1), 0, 100), (("t", 1), 100, 200)]
+
+
+def test_records_whose_partition_cannot_be_numbered_before_it_is_revoked_are_dropped(of_07):
+    stream = of_07._connector.stream
+    owned = OwnedPartition(("t", "9-0"), stream, 0)
+    stream.put(Chunk(owned, BATCH, 0, 100))
+    assert of_07.poll(0) == []
+    stream.revoke([owned])
+    assert of_07.poll(0) == []
 
 
 def test_an_unknown_end_gives_no_lag_and_is_not_requested_again_soon(member, monkeypatch):

@@ -16,6 +16,7 @@ from kafkapy.network.connection import Connection
 from kafkapy.network.replies import Pending, Reply
 from kafkapy.record.file_region import FileRegion
 from kafkapy.runtime.disk_pool import DiskPool
+from kafkapy.runtime.threads import NoThread
 from tests.harness.reference_cycles import objects_left_in_cycles
 
 from .conftest import Client, Echo, OnePool, Serve, framed, until
@@ -255,6 +256,50 @@ def test_a_range_is_not_read_after_its_last_reader_has_left(region: FileRegion) 
     finished(found, None)
     pool.run()
     assert calls == [STEP]
+
+
+def test_a_reader_whose_callback_fails_does_not_hold_up_the_others(region: FileRegion, caplog) -> None:
+    pool = GatedPool()
+    cold = ColdReads(OnePool(pool), lambda fn, *args: fn(*args))
+    calls: list[int] = []
+
+    def fail(end: int, error: BaseException | None) -> None:
+        raise OSError("Input/output error")
+
+    def done(end: int, error: BaseException | None) -> None:
+        calls.append(end)
+
+    cold.load(region.handle, 0, STEP, fail)
+    cold.load(region.handle, 0, STEP, done)
+    pool.run()
+    assert calls == [STEP]
+    assert f"a callback failed after {region.handle.path} was read from disk" in caplog.text
+
+
+def test_a_read_that_cannot_begin_again_fails_for_its_new_reader(region: FileRegion, monkeypatch) -> None:
+    pool = GatedPool()
+    cold = ColdReads(OnePool(pool), lambda fn, *args: fn(*args))
+    calls: list[tuple[int, BaseException | None]] = []
+
+    def done(end: int, error: BaseException | None) -> None:
+        calls.append((end, error))
+
+    def refuse(fn: Callable[..., Any], *args: Any, done: Any = None) -> None:
+        raise NoThread("kafkapy-disk", "out of memory")
+
+    load = cold.load(region.handle, 0, STEP, done)
+    cold.forget(load, done)
+    _, _, finished = pool.jobs.pop()
+    cold.load(region.handle, 0, STEP, done)
+    with monkeypatch.context() as patch:
+        patch.setattr(pool, "submit", refuse)
+        finished(NOBODY, None)
+    ((end, error),) = calls
+    assert end == 0
+    assert isinstance(error, NoThread)
+    cold.load(region.handle, 0, STEP, done)
+    pool.run()
+    assert calls[1:] == [(STEP, None)]
 
 
 def test_each_reader_has_its_share_of_the_memory_for_reading_ahead() -> None:

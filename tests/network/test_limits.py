@@ -8,6 +8,7 @@ import pytest
 
 from kafkapy.network.limits import ConnectionLimits
 from kafkapy.network.settings import Listener, NetworkSettings
+from kafkapy.runtime.threads import NoThread
 
 from .conftest import Client, Serve, until
 
@@ -64,6 +65,24 @@ def test_a_host_that_does_not_resolve_later_is_looked_up_again(monkeypatch: pyte
     assert [limits.limit_of(f"192.0.2.{number}") for number in (1, 2)] == [1, 2]
     limits.resolve_missing(waiting.append)
     assert not waiting
+
+
+def test_a_lookup_that_could_not_be_started_is_started_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = ConnectionLimits(NetworkSettings(), [])
+
+    def look_up(*_: object, **__: object) -> list[tuple[object, ...]]:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    def refuse(call: Callable[[], object]) -> None:
+        raise NoThread("kafkapy-disk", "out of memory")
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    limits.update(overrides={"late.invalid": 2})
+    with pytest.raises(NoThread):
+        limits.resolve_missing(refuse)
+    waiting: list[Callable[[], object]] = []
+    limits.resolve_missing(waiting.append)
+    assert len(waiting) == 1
 
 
 def test_at_max_connections_new_ones_wait_until_one_closes(serve: Serve) -> None:

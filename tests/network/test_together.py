@@ -11,6 +11,7 @@ import pytest
 
 from kafkapy.network.connection import Connection
 from kafkapy.network.replies import CLOSE, GATHERED, Pending, Reply, Word
+from kafkapy.runtime.clock import ManualClock
 
 from .conftest import LONG, Client, Echo, Running, Serve, framed, until
 
@@ -41,6 +42,8 @@ class Together(Echo):
         if frame == b"later":
             self.pending.append(Pending(connection))
             return self.pending[-1]
+        if frame == b"mute":
+            connection.processor.mute(connection, connection.processor.now + 30)
         return [framed(b"together " + frame)]
 
 
@@ -69,8 +72,8 @@ def held(running: Running, clients: Sequence[Client]) -> Iterator[None]:
         may_continue.set()
 
 
-def connected(serve: Serve, count: int, handler: Any = None) -> tuple[Running, list[Client]]:
-    running = serve(handler or Together(), num_network_threads=1)
+def connected(serve: Serve, count: int, handler: Any = None, **settings: Any) -> tuple[Running, list[Client]]:
+    running = serve(handler or Together(), num_network_threads=1, **settings)
     return running, [running.connect() for _ in range(count)]
 
 
@@ -168,3 +171,26 @@ def test_a_gather_that_fails_closes_those_in_it_and_no_others(serve: Serve, capl
     assert clients[1].is_closed()
     assert answers(clients[2])
     assert "closed 2 connections after an error" in caplog.text
+
+
+@pytest.mark.parametrize("word", [b"later", b"mute"])
+def test_a_large_request_behind_a_gathered_one_reserves_no_memory_before_it_is_read(serve: Serve, word: bytes) -> None:
+    clock = ManualClock()
+    running, clients = connected(serve, 2, clock=clock, queued_max_request_bytes=1 << 20)
+    payload = b"alone" + bytes(600_000)
+    large = framed(payload)
+    with held(running, clients):
+        clients[0].sock.sendall(framed(word) + large[:20_000])
+        clients[1].send(b"other")
+    assert clients[1].frame() == b"together other"
+    clients[0].sock.sendall(large[20_000:30_000])
+    assert answers(clients[1])
+    assert running.count("network_memory_used_bytes") == 0
+    for pending in running.handler.pending:
+        pending.complete([framed(b"together later")])
+    clock.advance(60)  # the mute is over
+    assert clients[0].frame() == b"together " + word
+    until(lambda: running.count("network_memory_used_bytes") == len(large))
+    clients[0].sock.sendall(large[30_000:])
+    assert clients[0].frame() == payload
+    assert running.count("network_memory_used_bytes") == 0

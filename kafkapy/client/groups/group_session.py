@@ -103,6 +103,8 @@ class GroupSession:
         while self.link.take():
             pass
         self._check_heartbeats()
+        if membership.assignment is not None:  # before the next JoinGroup, which says what this member owns
+            self._take_assignment(subscription, membership.assignment)
         if subscription.is_due and subscription.refresh() and membership.is_member:
             membership.must_join("topics or partitions have come or gone")
         if membership.wants_to_join:

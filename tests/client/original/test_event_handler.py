@@ -65,13 +65,15 @@ class Store:
 def open_handler(fake_broker):
     opened = []
 
-    def opener(**properties):
+    def opener(encoder=None, **properties):
         named = {name.replace("_", "."): value for name, value in properties.items()}
         config = read_config(
             {"metadata.broker.list": fake_broker.address, "retry.backoff.ms": 0, "request.timeout.ms": 500, **named}
         )
         opened.append(
-            DefaultEventHandler(config, DefaultEncoder(), DefaultEncoder(), DefaultPartitioner(), stats := Counter())
+            DefaultEventHandler(
+                config, encoder or DefaultEncoder(), DefaultEncoder(), DefaultPartitioner(), stats := Counter()
+            )
         )
         opened[-1].stats = stats
         return opened[-1]
@@ -241,6 +243,25 @@ def test_a_message_that_cannot_be_encoded_is_lost_alone_or_stops_a_sync_producer
     if kind == "async":
         assert failed.value.messages == [broken]
     assert store.count == (2 if kind == "async" else 0)
+
+
+class Strings:
+    """An encoder that returns strings as they are, which no batch can hold."""
+
+    def to_bytes(self, data):
+        return data
+
+
+def test_after_an_unexpected_error_no_response_is_taken_for_that_to_another_request(
+    fake_broker, second_broker, open_handler
+):
+    fake_broker.topics.update(sent=[1], broken=[2], next=[1])
+    store = Store(fake_broker)
+    handler = open_handler(Strings(), message_send_max_retries=0)
+    with pytest.raises(TypeError):
+        handler.handle([*keyed(1, "sent"), KeyedMessage("broken", "a string", b"k")])
+    handler.handle(keyed(1, "next"))  # the response to the first request lacks this topic
+    assert store.stored["next", 0] == [(b"k0", b"v0")]
 
 
 def test_a_key_without_a_partition_is_lost_alone(fake_broker, open_handler):

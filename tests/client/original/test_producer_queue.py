@@ -149,3 +149,19 @@ def test_a_hook_that_fails_changes_nothing(caplog):
     thread.join(10)
     assert batches == [messages(2)]
     assert "failed in after_dequeuing" in caplog.text
+
+
+def test_a_hook_that_returns_none_changes_nothing():
+    class Silent(CallbackHandler):
+        def after_dequeuing(self, message):
+            pass
+
+        def last_batch_before_close(self):
+            pass
+
+    queue = BoundedQueue(100)
+    queue.put(messages(2), None)
+    queue.close()
+    thread, batches = run(queue, Silent(), queue_time_s=0.0)  # calls each of the hooks
+    thread.join(10)
+    assert batches == [messages(2)]

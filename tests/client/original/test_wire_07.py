@@ -123,3 +123,29 @@ def test_a_silent_broker_is_waited_for_only_until_the_time_out(serve: Callable[.
     with pytest.raises(BrokerTimedOut, match=r"did not respond in 0\.05 s"):
         connection.fetch([Asked("t", 0, 0, 100)])
     assert connection.closed
+
+
+@pytest.mark.parametrize(
+    ("method", "ask"),
+    [
+        ("recv_into", lambda connection: connection.fetch([Asked("t", 0, 0, 100)])),
+        ("sendall", lambda connection: connection.produce([("t", 0, b"set")], wait=False)),
+    ],
+    ids=["response", "request"],
+)
+def test_an_interrupted_request_closes_the_connection(
+    serve: Serve, method: str, ask: Callable[[Connection07], object]
+) -> None:
+    """Without correlation ids, the next request would get the rest of this response."""
+
+    def interrupt(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    interrupted = type("Interrupted", (socket.socket,), {method: interrupt})
+    connection = serve(bytes.fromhex("00000005 0000 616263"))
+    connection.fetch([Asked("t", 0, 0, 100)])
+    assert connection._socket is not None
+    connection._socket = interrupted(fileno=connection._socket.detach())
+    with pytest.raises(KeyboardInterrupt):
+        ask(connection)
+    assert connection.closed

@@ -267,7 +267,7 @@ class ConsumerConnector:
         with self._ownership:
             gone = [self._held[partition] for partition in partitions if partition in self._held]
             for stream in {owned.stream for owned in gone}:
-                stream.revoke([owned for owned in gone if owned.stream is stream])
+                stream.revoke([owned for owned in gone if owned.stream is stream], lost=lost)
         # Not under the lock: the listener may wait for a thread that is about to commit.
         ended = not lost and self._tell_listener(gone)
         with self._ownership:

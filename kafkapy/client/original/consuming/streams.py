@@ -36,7 +36,18 @@ class OwnedPartition:
     fetch_from: The offset of the next fetch. None if the fetch starts where auto.offset.reset says.
     """
 
-    __slots__ = ("failed", "fetch_from", "partition", "position", "revoked", "room", "stream", "waiting", "where")
+    __slots__ = (
+        "failed",
+        "fetch_from",
+        "lost",
+        "partition",
+        "position",
+        "revoked",
+        "room",
+        "stream",
+        "waiting",
+        "where",
+    )
 
     def __init__(self, partition: Partition, stream: Stream, offset: int | None) -> None:
         self.partition = partition
@@ -46,6 +57,7 @@ class OwnedPartition:
         self.fetch_from = offset
         self.waiting = 0  # chunks in the queue
         self.revoked = False
+        self.lost = False  # True if it is revoked after a session expiry: other members may already own it
         self.failed = False  # True after an error: the partition is no longer read
         self.room: Callable[[], None] = _no_callback  # called when a chunk leaves the queue
 
@@ -204,12 +216,16 @@ class Stream(Iterator[ConsumerRecord]):
             except IndexError:
                 return self._position_after_ahead()
 
-    def revoke(self, partitions: Iterable[OwnedPartition]) -> None:
-        """Stop returning records of these partitions, and fix each position after the last returned record."""
+    def revoke(self, partitions: Iterable[OwnedPartition], *, lost: bool = False) -> None:
+        """Stop returning records of these partitions, and fix each position after the last returned record.
+
+        `lost` is True after a session expiry, when other members may already own the partitions.
+        """
         gone = set(partitions)
         with self._lock:
             for owned in gone:
                 owned.revoked = True
+                owned.lost = lost
             self._drop(gone)
             if self._current in gone:
                 self._drop_current()

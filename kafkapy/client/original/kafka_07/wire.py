@@ -118,11 +118,15 @@ class Connection07:
 
     def _ask(self, key: int, body: bytes) -> tuple[int, memoryview]:
         """Send a request of type `key`. Return the response's error code and the bytes that follow the error code."""
-        self._send(key, body)
-        (size,) = _SIZE.unpack(self._receive(4))
-        if not 2 <= size <= LARGEST_FRAME:
-            raise self._broken(f"its response has a size of {size} bytes: is it a broker of Kafka 0.7?")
-        answer = memoryview(self._receive(size))
+        try:
+            self._send(key, body)
+            (size,) = _SIZE.unpack(self._receive(4))
+            if not 2 <= size <= LARGEST_FRAME:
+                raise self._broken(f"its response has a size of {size} bytes: is it a broker of Kafka 0.7?")
+            answer = memoryview(self._receive(size))
+        except BaseException:  # also KeyboardInterrupt: the rest of this response would be taken for the next one
+            self.close()
+            raise
         return _KEY.unpack_from(answer)[0], answer[2:]
 
     def _send(self, key: int, body: bytes) -> None:
@@ -135,6 +139,9 @@ class Connection07:
             self._socket.sendall(_SIZE.pack(2 + len(body)) + _KEY.pack(key) + body)
         except OSError as failure:
             raise self._failed(failure) from None
+        except BaseException:  # also KeyboardInterrupt: the next request would be taken for the rest of this one
+            self.close()
+            raise
 
     def _receive(self, size: int) -> bytearray:
         """Receive exactly `size` bytes. Raise ConnectionFailed if the broker closes the connection first."""

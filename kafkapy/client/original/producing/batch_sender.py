@@ -142,17 +142,23 @@ class KafkaBatchSender(BatchSender):
 
     def _to_leaders(self, by_leader: Mapping[int, list[ProducerBatch]]) -> None:
         sent: list[tuple[Connection, list[ProducerBatch]]] = []
-        for node, of_node in by_leader.items():
-            try:
-                sent.append((self._request(node, of_node), of_node))
-            except (ClientError, KafkaError) as error:
-                fail(of_node, error)
-        for connection, of_node in sent if self._config.acks else ():
-            try:
-                _, answer = connection.receive()
-                self._set_errors(of_node, answer)
-            except (ClientError, KafkaError) as error:
-                fail(of_node, error)
+        try:
+            for node, of_node in by_leader.items():
+                try:
+                    sent.append((self._request(node, of_node), of_node))
+                except (ClientError, KafkaError) as error:
+                    fail(of_node, error)
+            for connection, of_node in sent if self._config.acks else ():
+                try:
+                    _, answer = connection.receive()
+                    self._set_errors(of_node, answer)
+                except (ClientError, KafkaError) as error:
+                    fail(of_node, error)
+        except BaseException:
+            for connection, _ in sent:
+                if connection.in_flight:  # an unread response would be taken for the next request's
+                    connection.close()
+            raise
 
     def _request(self, node: int, batches: list[ProducerBatch]) -> Connection:
         """Send a Produce request with the batches to the broker `node`.

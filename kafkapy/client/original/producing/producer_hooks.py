@@ -19,7 +19,7 @@ class CallbackHandler:
     """The base class for a `callback.handler`. Override the hooks that you need.
 
     Constructed with the properties of `callback.handler.props`, or with the producer's properties if those are not set.
-    An exception in a hook is logged, and the messages continue unchanged.
+    An exception in a hook is logged. After an exception, and if a hook returns None, the messages continue unchanged.
     """
 
     def __init__(self, properties: Mapping[str, Any] | None = None) -> None:
@@ -58,9 +58,13 @@ class CallbackHandler:
 
 
 def guarded(hook: Callable[..., Any], otherwise: Any, *given: Any) -> Any:
-    """Return the result of a hook called with `given`. If the hook raises, log the error and return `otherwise`."""
+    """Return the result of a hook called with `given`, or `otherwise` if the result is None.
+
+    If the hook raises, log the error and return `otherwise`.
+    """
     try:
-        return hook(*given)
+        result = hook(*given)
     except Exception:
         log.exception("The callback handler failed in %s; the messages continue unchanged.", hook.__name__)
         return otherwise
+    return otherwise if result is None else result
