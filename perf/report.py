@@ -96,7 +96,7 @@ def show(
     """Print everything on standard output, wide enough for all figures if that is a file."""
     console = Console(highlight=False)
     if not console.is_terminal:
-        console = Console(highlight=False, width=170)
+        console = Console(highlight=False, width=260)
     if comparisons:
         console.print(table(comparisons))
     for curve in curves.values():
