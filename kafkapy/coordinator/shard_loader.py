@@ -79,7 +79,8 @@ def load(
         return True
     except (Shortage, MemoryError) as reason:
         if shard.state == LOADING:
-            log.warning("%s cannot be loaded now, and is tried again: %s", shard.name, str(reason) or "no memory")
+            level = logging.DEBUG if isinstance(reason, Shortage) else logging.WARNING  # a Shortage is reported already
+            log.log(level, "%s cannot be loaded now, and is tried again: %s", shard.name, str(reason) or "no memory")
             return False
         shard.end(FAILED)
         return True

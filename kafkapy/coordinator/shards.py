@@ -256,7 +256,7 @@ class Shards(Generic[M]):
         if partition.gone is not None or self._stopped:  # `unload` may have been called before the shard was registered
             self.unload(partition)
         elif partition.log.log_start_offset == partition.log.log_end_offset:
-            load(shard, partition, self._replay, 0, self._is_stopped)
+            self._load(shard, partition, self._block_bytes())
         else:
             self._queue.put(shard, partial(self._load, shard, partition, self._block_bytes()))
 

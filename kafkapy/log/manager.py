@@ -50,11 +50,13 @@ _log = logging.getLogger(__name__)
 
 
 class RefusedLog(NamedTuple):
-    """A log that exists on disk in `path` but could not be opened. `reason` is the error that says why."""
+    """A log that exists on disk in `path` but could not be opened. `reason` is the error that says why. `is_deleted` is
+    True if it was to be deleted, and a shortage prevented that."""
 
     log_dir: LogDir
     path: str
     reason: KafkaError
+    is_deleted: bool = False
 
 
 class LogManager:
@@ -215,10 +217,12 @@ class LogManager:
             self.dirs.of(log.env).open_logs += 1
         log.env.on_flush_ms(log.config.flush_ms)
 
-    def refuse(self, key: TopicPartition, log_dir: LogDir, path: str, reason: KafkaError) -> None:
+    def refuse(
+        self, key: TopicPartition, log_dir: LogDir, path: str, reason: KafkaError, *, is_deleted: bool = False
+    ) -> None:
         """Record that a partition's log cannot be opened because of `reason`. So no new log is created in its place."""
         with self._lock:
-            self._refused[key] = RefusedLog(log_dir, path, reason)
+            self._refused[key] = RefusedLog(log_dir, path, reason, is_deleted)
 
     def create(
         self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig, *, is_new: bool = False
@@ -275,16 +279,25 @@ class LogManager:
             self._lock.wait()
 
     def _open_refused(self, key: TopicPartition, config: LogConfig) -> None:
-        """Open a log that could not be opened before because of its topic's settings, which have changed since.
+        """Open a log that could not be opened before because of its topic's settings, which have changed since; or
+        delete one that a shortage has kept from being deleted.
 
         This may recover the log for minutes. Raises KafkaError if the log was refused for another reason, or cannot be
-        opened now either.
+        opened or deleted now either.
         """
         with self._opening:
             refused = self._refused.get(key)
             if refused is None:  # another thread has opened or deleted it
                 return
-            log_dir, path, reason = refused
+            log_dir, path, reason, is_deleted = refused
+            if is_deleted:
+                log_dir.env.check()
+                try:
+                    self.discard_log(key, log_dir, path)
+                finally:
+                    if not self._files.exists(path):
+                        del self._refused[key]
+                return
             if reason.code != Errors.INVALID_CONFIG:
                 raise KafkaError(reason.code, reason.message)
             log_dir.env.check()
@@ -361,15 +374,15 @@ class LogManager:
     def discard_log(self, key: TopicPartition, log_dir: LogDir, path: str) -> None:
         """Discard a log that is not open.
 
-        If a shortage prevents that, no log is created in its place until a repeated `delete` has succeeded. Raises
-        LogDirFailure, or a Shortage.
+        If a shortage prevents that, the next `delete` or `create` tries it again, and no log is created in its place
+        before. Raises LogDirFailure, or a Shortage.
         """
         try:
             self.discard(key, log_dir, path)
         except Shortage as shortage:
             if self._files.exists(path):  # else only the new name is not durable yet
                 log_dir.not_recovered.add(key)  # it was closed without a sync, or never recovered
-                self.refuse(key, log_dir, path, shortage)
+                self.refuse(key, log_dir, path, shortage, is_deleted=True)
             raise
 
     def discard(self, key: TopicPartition, log_dir: LogDir, path: str) -> None:

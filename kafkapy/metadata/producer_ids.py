@@ -64,8 +64,7 @@ class ProducerIds:
 
     def __init__(self, allocate: Callable[[Allocated], object], is_reachable: Callable[[], bool]) -> None:
         """`allocate(done)` reserves a block of producer ids and calls `done` with the block or an error, like
-        ProducerIdBlocks.allocate. It is called only while `is_reachable()` is True, or was when a caller began to
-        wait."""
+        ProducerIdBlocks.allocate. It is called only while `is_reachable()` is True, or if a caller already waits."""
         self._allocate = allocate
         self._is_reachable = is_reachable
         self._lock = threading.Lock()  # guards the following attributes

@@ -125,7 +125,7 @@ class ZooKeeperMember:
                     except ConnectionFailed as error:
                         log.info("%s: retrying: %s", self._settings.file, error)
                         self._unread = chunk
-                        time.sleep(max(0.0, min(POLL_S, left)))
+                        time.sleep(POLL_S)
                         return pieces
                     pieces.append(piece)
                     self._positions[piece.where] = piece.after

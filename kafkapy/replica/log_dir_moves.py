@@ -150,7 +150,7 @@ class LogDirMoves:
             self._logs.futures.cancel(log)
 
     def _truncate(self, log: PartitionLog, future: PartitionLog) -> None:
-        """Cut a future log from an earlier run of the broker to what it has in common with its log (KIP-279)."""
+        """Cut a future log, perhaps one of an earlier run, to what it has in common with its log (KIP-279)."""
         agree = False
         while not agree and future.end[0] > future.log_start_offset:
             epoch, end = future.leader_epochs.latest_epoch, future.end[0]

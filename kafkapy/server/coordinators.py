@@ -232,12 +232,13 @@ class Coordinators:
         to `__consumer_offsets` or `__transaction_state`. Nothing is done for other topics."""
         try:
             # Also create the parts that requests need: in a first request, the imports would block a network thread.
+            # First, because `start_loading` must not be repeated.
             if partition.topic == GROUPS:
-                self.group_shards.start_loading(partition)
                 self._part("for groups", lambda: (self.groups, self.offsets))
+                self.group_shards.start_loading(partition)
             elif partition.topic == TRANSACTIONS:
-                self.transaction_shards.start_loading(partition)
                 self._part("for transactions", lambda: (self.transactions, self.verifier))
+                self.transaction_shards.start_loading(partition)
         except Exception:  # an import may find no file descriptor or no memory
             log.exception("the coordinator of %s-%d cannot begin, and is tried again", partition.topic, partition.index)
             self._timer.schedule(_RETRY_S, lambda: self._became_leader_again(partition))
@@ -250,7 +251,7 @@ class Coordinators:
         """Called when this broker begins to follow a partition: calls that waited until it leads the partition are
         forgotten."""
         shards = self.existing("group shards" if partition.topic == GROUPS else "transaction shards")
-        if shards is not None and partition.topic == shards.topic:
+        if shards is not None and partition.topic == shards.topic and partition.gone is None:
             shards.follows(partition.index)
 
     def lost_leadership(self, partition: Partition) -> None:

@@ -61,7 +61,7 @@ class Membership:
         self._stopped = False
         self._thread: Thread | None = None
         self._others: set[int] = set()
-        tree.on_new_session(self._session_expired)  # not only in `follow`: the broker is registered before
+        tree.on_new_session(self._session_expired)  # here, because the broker registers before it calls `follow`
         self._cancels = [tree.watch(path, self._note) for path in (paths.BROKER_IDS, paths.CONTROLLER, paths.FEATURE)]
 
     def other_brokers(self) -> list[int]:

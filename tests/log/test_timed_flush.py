@@ -143,6 +143,17 @@ def test_no_setting_keeps_a_thread_busy(flush_ms, interval_ms):
     assert 0 <= log.flushes <= 100 / SHORTEST_MS + 1
 
 
+def test_a_log_with_a_shorter_flush_ms_does_not_delay_the_next_check():
+    bench = Bench()
+    log, other = bench.open(10), bench.open(56)
+    bench.alter(log, 152)
+    log.append()
+    bench.time.advance_ms(143)  # checks after 10, 24, ... and 136 ms; the next one, after 150, is the last chance
+    bench.alter(other, 10)
+    bench.time.advance_ms(10)
+    assert log.longest_wait_ms <= 152
+
+
 def test_a_shorter_scheduler_interval_is_kept():
     bench = Bench(interval_ms=20)
     bench.open(100_000)

@@ -50,7 +50,7 @@ class LogDir:
         self.all_loaded = False
         # Logs in the directory that are not open. Their entries in the checkpoints must be preserved.
         self.not_loaded: set[TopicPartition] = set()
-        # logs of `not_loaded` that could not be loaded and were not closed cleanly
+        # logs on disk that are not open and were not closed cleanly
         self.not_recovered: set[TopicPartition] = set()
         self.recovery_points: dict[TopicPartition, int] = {}
         self.start_offsets: dict[TopicPartition, int] = {}

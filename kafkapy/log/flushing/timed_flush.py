@@ -52,6 +52,7 @@ class TimedFlush:
         self._wanted_ms = NEVER_MS  # the shortest flush.ms passed to `wanted` since the last check began
         self._period_ms = NEVER_MS  # the period of the scheduled checks
         self._task: Any = None  # the scheduled check; None while a check runs, or if no log has a flush.ms
+        self._due = 0.0  # when it begins
         self._looking = False
         self._stopped = False
 
@@ -66,7 +67,9 @@ class TimedFlush:
             self._wanted_ms = min(self._wanted_ms, flush_ms)
             period_ms = self._period_for(flush_ms)
             if period_ms < self._period_ms and not self._looking:  # the end of a running check schedules the next check
-                self._schedule(period_ms, period_ms)
+                # The scheduled check is not delayed: records of other logs may have to be flushed by then.
+                left_ms = period_ms if self._task is None else (self._due - self._clock.monotonic()) * 1000
+                self._schedule(period_ms, max(0.0, min(period_ms, left_ms)))
 
     def stop(self) -> None:
         """Cancel the scheduled check. A check that is running finishes."""
@@ -109,12 +112,13 @@ class TimedFlush:
             return NEVER_MS
         return max(min(flush_ms // LOOKS_PER_INTERVAL, self._interval_ms), SHORTEST_MS)
 
-    def _schedule(self, period_ms: int, delay_ms: int) -> None:
+    def _schedule(self, period_ms: int, delay_ms: float) -> None:
         """Schedule the next check in `delay_ms`, replacing a scheduled one. Called with the lock held."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
         self._period_ms = NEVER_MS  # if this fails, the next call of `wanted` schedules a check
         if period_ms < NEVER_MS and not self._stopped:
+            self._due = self._clock.monotonic() + delay_ms / 1000
             self._task = self._scheduler.schedule("log-flusher", self.look, delay_ms / 1000)
             self._period_ms = period_ms

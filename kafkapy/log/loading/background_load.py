@@ -239,6 +239,8 @@ class Loading:
 
     def _refuse(self, job: LoadJob, log_dir: LogDir, reason: KafkaError) -> None:
         try:
+            if not log_dir.env.files.exists(job.path):  # it is set aside; only its new name could not be synced
+                return
             if self._is_stray(*job.key, _topic_id(log_dir, job.path)):
                 self._set_aside(job)
                 return

@@ -145,7 +145,7 @@ class FutureLogs:
             raise future.disk_error(f"noting how far {log.name} is cleaned", error) from error
 
     def cancel(self, log: PartitionLog) -> None:
-        """Remove the future log of `log`, if it has one. Raises LogDirFailure if it cannot be renamed."""
+        """Remove the future log of `log`, if it has one. Raises LogDirFailure or a Shortage if it cannot be renamed."""
         with log.upkeep.interrupting():
             future, log.future = log.future, None
         if future is None:

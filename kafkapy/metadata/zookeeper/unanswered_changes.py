@@ -50,8 +50,7 @@ def results_if_applied(operations: Sequence[Operation], since: int, find: Find, 
 
 def _created_path(operation: Create, data: bytes, since: int, find: Find, children: Children) -> str | None:
     """Return the path of the node that this Create operation has created after zxid `since`, or None if there is no
-    such node. `data` are those that the change has left in it, which tell it from another process's node at the same
-    path."""
+    such node. `data` is what the change has left in the node; other data mean that another process has created it."""
     if not operation.sequence:
         node = find(operation.path)
         if node is None or node.created <= since or (node.changed == node.created and node.data != data):
