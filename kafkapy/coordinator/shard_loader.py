@@ -64,26 +64,24 @@ def replay_batches(machine: Machine, block: memoryview) -> int:
 
 def load(
     shard: Shard[Any], partition: Partition, replay: Replay, block_bytes: int, stopping: Callable[[], bool]
-) -> bool:
+) -> None:
     """Rebuild the state of a coordinator's shard from its partition's log, and make the shard active. On an error, log
-    the reason and mark the shard as failed. Return False if memory or file descriptors ran out: then the shard is still
-    loading, its machine may have a part of the log, and the caller has to try again with an empty one.
+    the reason and mark the shard as failed.
 
     The log is read in blocks of `block_bytes` bytes, which `replay` loads into the state machine. The load stops when
-    `stopping()` returns True.
+    `stopping()` returns True. Raises Shortage or MemoryError if file descriptors or memory ran out: then the shard is
+    still loading, its machine may have a part of the log, and the caller has to try again with an empty one.
     """
     began = time.monotonic()
     try:
         count = _load(shard, partition, replay, block_bytes, stopping)
     except LoadStopped:
-        return True
-    except (Shortage, MemoryError) as reason:
+        return
+    except (Shortage, MemoryError):
         if shard.state == LOADING:
-            level = logging.DEBUG if isinstance(reason, Shortage) else logging.WARNING  # a Shortage is reported already
-            log.log(level, "%s cannot be loaded now, and is tried again: %s", shard.name, str(reason) or "no memory")
-            return False
+            raise
         shard.end(FAILED)
-        return True
+        return
     except (KafkaError, ProtocolError, ValueError) as reason:
         log.error(
             "%s cannot be loaded; this broker answers NOT_COORDINATOR for its keys until the log is "
@@ -93,19 +91,18 @@ def load(
             partition.log.directory,
         )
         shard.end(FAILED)
-        return True
+        return
     except Exception:
         log.exception(
             "%s cannot be loaded; this broker answers NOT_COORDINATOR for its groups or transactions", shard.name
         )
         shard.end(FAILED)
-        return True
+        return
     if shard.state != ACTIVE:
-        return True
+        return
     seconds = shard.load_s = time.monotonic() - began
     level = logging.INFO if count >= LARGE or seconds > SLOW_S else logging.DEBUG
     log.log(level, "loaded", extra=fields(shard=shard.name, bytes=count, seconds=f"{seconds:.3f}"))
-    return True
 
 
 def _load(

@@ -7,6 +7,7 @@ when the topic is deleted, or when the log directory fails.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
@@ -17,6 +18,7 @@ from kafkapy.coordinator.coordinator_log import ALL, NO_SEQUENCE, CoordinatorLog
 from kafkapy.coordinator.shard import ACTIVE, Machine, Record, Shard
 from kafkapy.coordinator.shard_loader import LoadQueue, Replay, load, replay_batches
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.log.failures import Shortage
 from kafkapy.record.compression import NONE
 
 if TYPE_CHECKING:
@@ -28,7 +30,9 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound=Machine)
 
-RETRY_S = 1.0  # after a load that was short of memory or of file descriptors
+log = logging.getLogger("kafkapy.coordinator.shards")
+
+_RETRY_S = 1.0  # after a load that was short of memory or of file descriptors
 
 _LOWEST = -(1 << 31)
 
@@ -261,17 +265,19 @@ class Shards(Generic[M]):
             self._queue.put(shard, partial(self._load, shard, partition, self._block_bytes()))
 
     def _load(self, shard: Shard[M], partition: Partition, block_bytes: int) -> None:
-        if load(shard, partition, self._replay, block_bytes, self._is_stopped):
-            return
-        shard.machine = self._make_machine(partition.index)  # without what was replayed already
-        shard.machine.shard = shard
-
         def again() -> None:
             with self._lock:  # not after the shard's end was put into the queue
                 if self._shards.get(partition.index) == (partition, shard):
                     self._queue.put(shard, partial(self._load, shard, partition, block_bytes))
 
-        self._timer.schedule(RETRY_S, again)
+        try:
+            load(shard, partition, self._replay, block_bytes, self._is_stopped)
+        except (Shortage, MemoryError) as reason:
+            level = logging.DEBUG if isinstance(reason, Shortage) else logging.WARNING  # a Shortage is reported already
+            log.log(level, "%s cannot be loaded now, and is tried again: %s", shard.name, str(reason) or "no memory")
+            shard.machine = self._make_machine(partition.index)  # without what was replayed already
+            shard.machine.shard = shard
+            self._timer.schedule(_RETRY_S, again)
 
     def _keep(self, partition: Partition) -> bool:
         """Keep the shard that was loaded in an earlier leader epoch, for the leader epoch of `partition`. Return False

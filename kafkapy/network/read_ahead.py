@@ -5,12 +5,11 @@ STEP at a time, the bytes that the connection's replies still have to send. Afte
 client will fetch next, from each file that the client reads in order, as far as the window allows. A connection for
 which nothing had to be read for a while stops being a cold reader, and costs nothing.
 
-What was read is removed from the page cache when the reader has passed it (`kafkapy.network.drop_behind`). That
-includes what the kernel has read ahead meanwhile: a reader's next bytes are taken for that, until more bytes are in
-the page cache than the kernel reads ahead. A thread of the disk reads them, although they are in the page cache
-already: the kernel starts its next read-ahead when somebody reads them, and that takes time, which a network thread in
-`sendfile` should not lose. What is read of files that were written to a moment ago stays: others read what is new, and
-it may not be on the disk yet.
+What was read is removed from the page cache when the reader has passed it (`kafkapy.network.drop_behind`), and so is
+what the kernel has read ahead. The next bytes of a reader count as read ahead by the kernel, unless more of them are in
+the page cache than the kernel reads ahead. A read thread reads these bytes, too: when somebody does, the kernel begins
+to read the bytes after them, which takes time that a network thread must not spend in `sendfile`. What is read of files
+that were written to a moment ago stays: others read what is new, and it may not be on the disk yet.
 """
 
 from __future__ import annotations

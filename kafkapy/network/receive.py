@@ -117,13 +117,13 @@ class Receiver:
         count: int,
         pending: Pending | None,
         *,
-        unanswered: bool = False,
+        may_reserve: bool = True,
     ) -> None:
         """Save the received bytes after the first `count` of `frames`, which were handled, for the next `receive`.
 
         If the request of `pending` still reads its frame, the whole receive buffer is also kept until that request
-        completes. `unanswered` says that the requests were gathered: the connection may still become pending or muted,
-        so no memory is reserved for the next frame now.
+        completes. `may_reserve` is False if the requests were gathered: the connection may still become pending or
+        muted, so no memory is reserved for the next frame now.
         """
         if conn.closing:  # perhaps because the handler failed
             self.leave(conn)
@@ -145,7 +145,7 @@ class Receiver:
             self._position -= sum(4 + len(frame) for frame in frames[count:])
             self._needed = 4 + len(frames[count])
         if self._position < self._end:
-            self._keep_rest(conn, may_reserve=not unanswered)
+            self._keep_rest(conn, may_reserve=may_reserve)
         self._view = self._shared.view
 
     def leave(self, conn: Connection) -> None:

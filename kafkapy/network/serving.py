@@ -200,7 +200,7 @@ class Serving:
             self._close(conn)
             return
         self.frames_in += count
-        self._receiver.handled(conn, frames, count, conn.pending, unanswered=replies is GATHERED)
+        self._receiver.handled(conn, frames, count, conn.pending, may_reserve=replies is not GATHERED)
         if replies is not GATHERED:
             self._continue(conn)
 

@@ -20,9 +20,9 @@ from kafkapy.record.batch import build
 from kafkapy.replica.partition import Partition
 from kafkapy.runtime.clock import ManualClock
 from kafkapy.runtime.timer import Timer
+from tests.coordinator.groups.world import HandTimer
 from tests.coordinator.key_values import KeyValues, put
 from tests.coordinator.partitions import TOPIC, lead
-from tests.coordinator.transactions.world import HandTimer
 from tests.harness.appends import append_to
 
 

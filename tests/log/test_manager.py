@@ -260,13 +260,19 @@ def test_a_log_is_deleted_although_the_disk_is_too_full_for_the_cleaners_checkpo
     broker.manager.close()
 
 
-def test_a_log_that_a_full_disk_keeps_from_being_deleted_is_deleted_later(dirs):
-    files = FailingFiles(only={"rename"})
-    broker = Broker(dirs[0], files=files)
+def with_failed_deletion(directory, files):
+    """Return a broker that has created a log, and whose first attempt to delete it has failed."""
+    broker = Broker(directory, files=files)
     broker.manager.create("t", 0, TOPIC_ID, CONFIG)
     files.fail_at = files.count + 1
     with pytest.raises(Shortage):
         broker.manager.delete("t", 0)
+    return broker
+
+
+def test_a_log_that_a_full_disk_keeps_from_being_deleted_is_deleted_later(dirs):
+    files = FailingFiles(only={"rename"})
+    broker = with_failed_deletion(dirs[0], files)
     files.fail_at = files.count + 1
     with pytest.raises(Shortage):  # the caller tries it again later
         broker.manager.create("t", 0, bytes(16), CONFIG)
@@ -283,22 +289,14 @@ def test_a_log_that_a_full_disk_keeps_from_being_deleted_is_deleted_later(dirs):
 def test_a_stop_is_not_clean_for_a_log_that_could_not_be_deleted(dirs):
     """It was closed without a sync."""
     files = FailingFiles(only={"rename"})
-    broker = Broker(dirs[0], files=files)
-    broker.manager.create("t", 0, TOPIC_ID, CONFIG)
-    files.fail_at = files.count + 1
-    with pytest.raises(Shortage):
-        broker.manager.delete("t", 0)
+    broker = with_failed_deletion(dirs[0], files)
     broker.manager.close()
     assert not (dirs[0] / clean_shutdown.NAME).exists()
 
 
 def test_the_files_of_a_deleted_log_are_removed_although_its_new_name_could_not_be_synced(dirs):
     files = FailingFiles(error=errno.EMFILE, only={"sync"})
-    broker = Broker(dirs[0], files=files)
-    broker.manager.create("t", 0, TOPIC_ID, CONFIG)
-    files.fail_at = files.count + 1
-    with pytest.raises(Shortage):
-        broker.manager.delete("t", 0)
+    broker = with_failed_deletion(dirs[0], files)
     broker.manager.delete("t", 0)
     broker.scheduler.run("delete")
     assert [path for path in dirs[0].iterdir() if path.is_dir()] == []

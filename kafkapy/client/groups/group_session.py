@@ -103,8 +103,7 @@ class GroupSession:
         while self.link.take():
             pass
         self._check_heartbeats()
-        if membership.assignment is not None:  # before the next JoinGroup, which says what this member owns
-            self._take_assignment(subscription, membership.assignment)
+        self._take_assignment(subscription)  # before the next JoinGroup, which says what this member owns
         if subscription.is_due and subscription.refresh() and membership.is_member:
             membership.must_join("topics or partitions have come or gone")
         if membership.wants_to_join:
@@ -116,8 +115,7 @@ class GroupSession:
                 left = 0.0 if self.assigned.to_fetch(time.monotonic()) else min(left, JOINING_WAIT_S)
             self.link.take(left)
             membership.give_up_if_overdue()
-        if membership.assignment is not None:
-            self._take_assignment(subscription, membership.assignment)
+        self._take_assignment(subscription)
         self._drop_lost()
         if self.is_stable:
             self._commit_if_due()
@@ -232,14 +230,17 @@ class GroupSession:
 
         return assign_partitions(assignor, self._assignors, [decode_member(one) for one in members], counts_of)
 
-    def _take_assignment(self, subscription: Subscription, data: bytes) -> None:
-        """Replace the assigned partitions by those in the SyncGroup response `data`, and call the rebalance listener.
+    def _take_assignment(self, subscription: Subscription) -> None:
+        """If a SyncGroup response has brought an assignment, replace the assigned partitions, and call the rebalance
+        listener.
 
         Raise KafkaError if the assignment is malformed. In this case, and if it does not match the subscription, this
         member rejoins the group.
         """
         membership = self.membership
-        membership.assignment = None
+        if membership.assignment is None:
+            return
+        data, membership.assignment = membership.assignment, None
         self._prepared = False
         if not membership.is_leader:
             subscription.watch_own_topics()

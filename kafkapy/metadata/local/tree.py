@@ -237,9 +237,7 @@ class LocalTree(Tree):
             self._shortage.refused("changing the metadata", str(error), changes)
             return
         log.error("%s", failure)
-        if isinstance(error, MemoryError):
-            return
-        if not self._failed and self._on_failure is not None:
+        if isinstance(error, sqlite3.Error) and not self._failed and self._on_failure is not None:
             self._failed = True
             self._on_failure(error)
 

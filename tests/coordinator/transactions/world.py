@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any, TypeVar
@@ -19,6 +18,7 @@ from kafkapy.record.batch import BatchBuilder
 from kafkapy.record.control import Marker
 from kafkapy.runtime.clock import ManualClock
 from kafkapy.runtime.threads import NoThread
+from tests.coordinator.groups.world import HandTimer
 from tests.coordinator.memory_shard import MemoryLog
 from tests.harness.batches import iter_batches
 
@@ -28,26 +28,6 @@ Given = TypeVar("Given")
 SETTINGS = TransactionSettings(
     max_timeout_ms=900_000, expiration_ms=604_800_000, abort_interval_ms=10_000, expire_interval_ms=3_600_000
 )
-
-
-class HandTimer:
-    """A Timer whose callbacks are called by `advance`, on the caller's thread, in order of time."""
-
-    def __init__(self, clock: ManualClock) -> None:
-        self._clock = clock
-        self._entries: list[tuple[float, int, Callable[[], object]]] = []
-        self._order = count()
-
-    def schedule(self, delay_s: float, callback: Callable[[], object]) -> None:
-        heapq.heappush(self._entries, (self._clock.monotonic() + delay_s, next(self._order), callback))
-
-    def advance(self, seconds: float) -> None:
-        until = self._clock.monotonic() + seconds
-        while self._entries and self._entries[0][0] <= until:
-            due, _, callback = heapq.heappop(self._entries)
-            self._clock.advance(max(0.0, due - self._clock.monotonic()))
-            callback()
-        self._clock.advance(max(0.0, until - self._clock.monotonic()))
 
 
 class MemoryMarkers:
