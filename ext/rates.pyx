@@ -72,14 +72,16 @@ cdef class Rate:
         return self._throttle_ms(limit, now)
 
     cdef int _record(self, double value, long long now) except -1:
+        cdef long long at
         if self._count == 0:
             self._add(now)
         cdef Sample *sample = &self._samples[self._at]
         if now - sample.began >= self._ms:
-            self._at = (self._at + 1) % (self._number + 1)
-            if self._at == self._count:
-                self._add(now)
-            sample = &self._samples[self._at]
+            at = (self._at + 1) % (self._number + 1)
+            if at == self._count:
+                self._add(now)  # may raise MemoryError: until it returns, there is no sample at `at`
+            self._at = at
+            sample = &self._samples[at]
             self._total -= sample.sum
             sample.sum = 0.0
             sample.began = now

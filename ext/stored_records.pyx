@@ -128,6 +128,8 @@ cdef class StoredRecords:
         batch.transactional = (batch.attributes & TRANSACTIONAL_BIT) != 0
         batch.control = (batch.attributes & CONTROL_BIT) != 0
         if batch.count < 0:
+            # Stay at the damaged batch, as for a wrong length, magic or CRC.
+            self.position = batch.position
             return self._damaged(DAMAGE_COUNT)
         self._at = at + HEADER_SIZE
         # A compressed batch without records is not decompressed: its payload is empty.

@@ -73,7 +73,9 @@ cdef class TransactionScan:
             found = self._walk.next_batch()
             if found != STORED_BATCH:
                 return found
-            if not self._walk.batch.transactional:
+            # A batch without a producer id is in no transaction, even with the transactional bit: no marker could end
+            # that transaction. Brokers store such a batch, and their last stable offset does not stop at it.
+            if not self._walk.batch.transactional or self._walk.batch.producer_id < 0:
                 continue
             if self._walk.batch.control:
                 self._in_marker = True

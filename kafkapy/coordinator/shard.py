@@ -212,7 +212,8 @@ class Shard(Generic[M]):
         """Call `look` with the state machine after the callbacks of all appends that are now in progress have run.
 
         The call is made at once if no append is in progress, otherwise on the thread that finishes the last of them.
-        `look` is not called if the shard ends before that. Raises KafkaError if the shard is not active.
+        `look` is not called if the shard ends before that. If `look` fails, the shard ends as FAILED. Raises KafkaError
+        if the shard is not active.
 
         This is for transaction markers, which are appended to the partition without the shard. There is a race: the
         shard may learn of a marker before the callback of an earlier append has run. If the marker were handled at
@@ -220,7 +221,7 @@ class Shard(Generic[M]):
         """
         with self._lock:
             self.check()
-            turn = _Append(Effects(then=lambda error: look(self.machine) if error is None else None))
+            turn = _Append(Effects(then=lambda error: self._apply_marker(look) if error is None else None))
             self._pending_appends.append(turn)
             self._appended(turn, None)
 
@@ -301,6 +302,14 @@ class Shard(Generic[M]):
             effects.then(error)
         except Exception:  # the callbacks of the next appends must still run
             log.exception("%s: the callback of an append failed", self.name)
+
+    def _apply_marker(self, look: Callable[[M], object]) -> None:
+        try:
+            look(self.machine)
+        # the marker is in the log but not, or only partly, in the state: only a reload makes the state complete
+        except Exception:
+            log.exception("%s stops: a transaction marker in its log cannot be applied to its state", self.name)
+            self.end(FAILED)
 
     # --- loading and unloading
 

@@ -266,6 +266,18 @@ def test_records_that_cannot_be_applied_end_the_shard(shard: Shard[KeyValues]) -
     assert [one.code for one in outcomes] == [Errors.NOT_COORDINATOR]
 
 
+def test_a_marker_that_cannot_be_applied_ends_the_shard(shard: Shard[KeyValues]) -> None:
+    outcomes: list[Any] = []
+    log_of(shard).held = True
+    shard.run(put(b"a", b"1"))
+    shard.after_pending_appends(lambda machine: 1 // 0)
+    shard.run(put(b"b", b"2", outcomes.append))
+    log_of(shard).release()
+    assert shard.state == FAILED
+    assert shard.machine.seen == ["loaded", "unloaded"]
+    assert [one.code for one in outcomes] == [Errors.NOT_COORDINATOR]
+
+
 def test_a_delayed_step_runs_unless_the_shard_has_ended(shard: Shard[KeyValues], clock: ManualClock) -> None:
     ran = threading.Event()
 

@@ -270,6 +270,16 @@ def test_a_damaged_batch_is_reported_and_the_records_before_it_stay(damage, reas
     assert rows_of(builder.finish()) == [{"offset": n} for n in range(3)]
 
 
+def test_a_negative_number_of_records_is_reported_where_its_batch_begins():
+    data = bytearray(simple(3) + simple(5, 3))
+    start = len(simple(3))
+    data[start + 57 : start + 61] = (-1).to_bytes(4, "big", signed=True)
+    builder = column_builder(("offset",), check_crc=False)
+    with pytest.raises(DamagedBatch, match="declares -1 records") as caught:
+        list(builder.feed(data))
+    assert caught.value.position == builder.consumed == start
+
+
 def test_checksums_are_not_checked_if_turned_off():
     data = bytearray(simple(3))
     data[17] ^= 1

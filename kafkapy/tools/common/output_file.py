@@ -1,6 +1,7 @@
 """Output files that get their final name only when they are complete."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
@@ -32,7 +33,10 @@ class ResultFile:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.file.close()
+        # On a full disk `close` cannot write what is still buffered; without `commit` those bytes are not needed. The
+        # file is closed even then.
+        with suppress(OSError):
+            self.file.close()
         self._temporary.unlink(missing_ok=True)
 
     def commit(self) -> None:

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from kafkapy.coordinator.groups.deleting import delete as delete_group
 from kafkapy.coordinator.groups.group import DEAD, STABLE
 from kafkapy.coordinator.offset_records import CommittedOffset, OffsetKey
-from kafkapy.coordinator.shard import Producer
+from kafkapy.coordinator.shard import FAILED, Producer
 from kafkapy.errors import Errors, KafkaError
 from tests.coordinator.offsets.world import World
 from tests.harness.offset_records import encode_offset, encode_offset_key
@@ -165,6 +166,21 @@ def test_another_partitions_marker_and_another_producers_change_nothing(world: W
     assert world.committed() == {}
     world.offsets.transaction_ended(7, 5, True)
     assert world.committed() == {("t", 0): 1}
+
+
+def test_a_shard_ends_if_there_is_no_memory_to_commit_the_offsets_of_a_transaction(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.commit(world.offset("t", 0, 1))
+    world.commit(world.offset("t", 0, 2), producer=Producer(5, 0))
+    store = world.machine.offsets
+    table = Mock(wraps=store.table, end_transaction=Mock(side_effect=MemoryError))
+    monkeypatch.setattr(store, "table", table)
+    world.offsets.transaction_ended(7, 5, True)
+    assert world.shard.state == FAILED
+    with pytest.raises(KafkaError) as refused:
+        world.codes("g", ("t", 0))  # would return the offset before the transaction as stable
+    assert refused.value.code == Errors.NOT_COORDINATOR
 
 
 def test_an_abort_before_the_callback_of_an_append_leaves_no_unstable_offsets(world: World) -> None:

@@ -125,6 +125,17 @@ def test_sealed_segments_are_not_scanned_if_their_transaction_files_are_whole(tm
     assert transactions_since(place, 0).aborted == history.aborted != []
 
 
+def test_a_transactional_batch_without_a_producer_is_in_no_transaction(tmp_path):
+    log = Bench(tmp_path).load()
+    for one in (batch("a"), batch("odd", transactional=True), batch("b")):
+        log.append([one], 0)
+    log.set_high_watermark(3)
+    assert log.last_stable_offset == 3  # the broker sees no open transaction either
+    log.close()
+    (place,) = places_in([tmp_path / "t-0"])
+    assert transactions_since(place, 0).open == {}
+
+
 def test_transactions_of_a_single_segment_are_known_from_the_files_of_its_neighbours():
     partition = GOLDEN / "kafka-3.9.1-v2" / "data" / "v2-txn-0"
     (whole,) = places_in([partition])

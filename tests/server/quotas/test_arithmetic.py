@@ -1,5 +1,8 @@
 """Rates, windows, throttle times and levels of quotas are those of Kafka: see tests/data/quotas/README.md."""
 
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,6 +50,38 @@ def test_a_limit_of_zero_throttles_for_as_long_as_possible():
     rate.record(1, 1000)
     bucket.record(1, 0, 1000)
     assert rate.throttle_ms(0.0, 1000) == bucket.throttle_ms(0.0, 1000) == LONGEST_MS
+
+
+# So many samples that memory for more of them is refused by a limit of the address space, and nothing else is.
+SHORT_OF_MEMORY = """
+import resource
+from kafkapy.runtime.rates import Rate, Windows
+
+FULL = 1 << 18  # samples; there is no room for another without more memory
+rate = Rate(Windows(1 << 30, 1))
+for ms in range(FULL):
+    rate.record(1.0, ms)
+with open("/proc/self/statm") as statm:
+    size = int(statm.read().split()[0]) * resource.getpagesize()
+soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+resource.setrlimit(resource.RLIMIT_AS, (size + (1 << 20), hard))
+try:
+    rate.record(1.0, FULL)
+except MemoryError:
+    resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+else:
+    raise SystemExit("there was memory")
+for ms in range(FULL + 1, FULL + 11):
+    rate.record(1.0, ms)
+now = FULL + 10
+print(round(rate.measure(now) * rate.window_ms(now) / 1000) - FULL)
+"""
+
+
+def test_values_recorded_after_a_shortage_of_memory_count():
+    words = [sys.executable, "-c", SHORT_OF_MEMORY]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "10\n", "")
 
 
 def test_buckets_that_were_not_used_for_an_hour_are_removed():

@@ -5,9 +5,11 @@ import errno
 import gc
 import json
 import os
+import resource
 import shutil
 import signal
 import struct
+import subprocess
 import sys
 from pathlib import Path
 
@@ -286,6 +288,20 @@ def test_a_disk_that_gets_full_leaves_no_file(kafkapy, topic, tmp_path, monkeypa
     assert not list(tmp_path.glob("*out.parquet*"))
 
 
+def test_a_file_that_takes_no_byte_is_removed_and_named(topic, tmp_path):
+    file = tmp_path / "out.json"
+    words = ["log", "export", "--json", "--output", str(file), str(topic)]
+    done = subprocess.run(
+        [sys.executable, "-m", "kafkapy", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)),  # as a full disk, but EFBIG
+    )
+    assert (done.returncode, done.stderr) == (1, f"kafkapy: {file} could not be written: File too large.\n")
+    assert not list(tmp_path.glob("*out.json*"))
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
@@ -429,6 +445,13 @@ def test_aborted_and_open_transactions_are_left_out_without_any_index(kafkapy, t
     segment(tmp_path / "t-0", marker(control.COMMIT, 5, 2), sent(6, 3), numbered(1, 8), offset=5)
     assert offsets(kafkapy("log", "export", "--json", "--read-committed", tmp_path / "t-0")) == [2, 3]
     assert offsets(kafkapy("log", "export", "--json", tmp_path / "t-0")) == [0, 1, 2, 3, 6, 7, 8]
+
+
+def test_a_transactional_batch_without_a_producer_is_in_no_transaction(kafkapy, tmp_path):
+    """A broker stores such a batch. Consumers with read_committed get it and the records after it."""
+    segment(tmp_path / "t-0", numbered(1), numbered(1, 1, transactional=True), numbered(1, 2))
+    segment(tmp_path / "t-0", numbered(1, 3), offset=3)
+    assert offsets(kafkapy("log", "export", "--json", "--read-committed", tmp_path / "t-0")) == [0, 1, 2, 3]
 
 
 def test_formats_may_change_within_a_segment(kafkapy, tmp_path):

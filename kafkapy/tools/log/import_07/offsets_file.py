@@ -18,6 +18,7 @@ compressed message has one entry for all messages in it, because consumers of 0.
 import json
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from struct import Struct
 from typing import Any, NamedTuple
@@ -88,7 +89,8 @@ class OffsetsWriter:
         files.sync_dir(str(self._path.parent))
 
     def abandon(self) -> None:
-        self._file.close()
+        with suppress(OSError):  # a full disk: what is still buffered cannot be written, and is not needed
+            self._file.close()
         self._unfinished.unlink(missing_ok=True)
 
 
