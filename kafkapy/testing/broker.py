@@ -1,5 +1,6 @@
 """`kafkapy.Broker`: runs a real broker for the duration of a `with` block, in this process or in a child process."""
 
+import contextlib
 import os
 import re
 import shutil
@@ -112,8 +113,10 @@ class Broker:
                 raise
 
     def start(self) -> "Broker":
-        """Start the broker and wait until it accepts connections. Return this object. Raise BrokerFailed if a child
-        process does not start, or the broker's own error if it runs in this process."""
+        """Start the broker, unless it runs already, and wait until it accepts connections. Return this object. Raise
+        BrokerFailed if a child process does not start, or the broker's own error if it runs in this process."""
+        if self._server is not None or (self._child is not None and self._child.poll() is None):
+            return self
         try:
             if self.process:
                 self._start_child()
@@ -122,6 +125,9 @@ class Broker:
             if self._secured is not None:
                 self._secured.add_users(self.bootstrap_servers)
         except BaseException:
+            if self._server is not None:
+                with contextlib.suppress(Exception):  # the error of the start says more
+                    self._server.stop()
             self._clean_up()
             raise
         return self

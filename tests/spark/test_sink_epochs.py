@@ -1,5 +1,6 @@
 """The end of an epoch, without Spark: killed at every request to the broker, and repeated by the next driver."""
 
+import socket
 import uuid
 from collections import Counter
 from collections.abc import Callable
@@ -508,3 +509,34 @@ def end_one(run: Run, share: Share, *, commit: bool) -> None:
 
 def _raise_killed(*_: Any, **__: Any) -> None:
     raise Killed
+
+
+def test_a_query_with_epochs_without_rows_leaves_one_decision(broker: Broker, topic_name: str) -> None:
+    run = Run(broker.bootstrap, topic_name, decisionTopic=f"{topic_name}-decisions")
+    run.epoch(0)
+    run.commit(1, [write_exactly_once(run.options, run.query, 1, iter([]))])
+    run.epoch(2)
+    run.epoch(5)
+    with Consumer(run.bootstrap, isolation="read_committed") as consumer:
+        consumer.assign_topic(run.options.decision_topic)
+        last = {record.key: record.value for record in consumer.records()}
+    assert [key for key, value in last.items() if value is not None] == [f"{run.query}/5".encode()]
+    run.expect(0, 2, 5)
+
+
+def test_a_task_whose_connections_break_after_its_last_row_does_not_fail(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flush = TransactionalProducer.flush
+
+    def flush_and_lose_the_connections(producer: TransactionalProducer) -> None:
+        flush(producer)
+        for connection in producer.cluster._by_node.values():
+            if not connection.closed:
+                connection._socket.shutdown(socket.SHUT_RDWR)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TransactionalProducer, "flush", flush_and_lose_the_connections)
+        messages = [run.task(0, task) for task in range(TASKS)]
+    run.commit(0, messages)
+    run.expect(0)

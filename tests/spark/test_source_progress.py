@@ -299,7 +299,6 @@ def test_available_now_continues_when_a_topic_is_gone(admin, kafkapy_topic):
     again.reader.prepareForTriggerAvailableNow()
     assert again.step() == []
     assert again.step() is None
-    admin.create_topic(kafkapy_topic, 1)
 
 
 def test_the_progress_report_has_the_latest_offsets(admin, kafkapy_topic):

@@ -7,7 +7,7 @@ import time
 import pytest
 
 import kafkapy
-from kafkapy.client import Admin, Consumer, GroupConsumer, RecordProducer
+from kafkapy.client import Admin, ClientError, Consumer, GroupConsumer, RecordProducer
 from kafkapy.client.administration.admin import BROKER
 from kafkapy.testing.broker import BrokerFailed
 
@@ -109,3 +109,21 @@ def test_a_child_does_not_get_the_signals_of_the_terminal():
 def test_an_unknown_name_of_the_package_raises_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'Nonsense'"):
         kafkapy.Nonsense  # noqa: B018 - the lookup raises
+
+
+@pytest.mark.parametrize("process", [False, True])
+def test_a_broker_that_runs_is_not_started_again(process):
+    with kafkapy.Broker(process=process).start() as broker:
+        before = broker.pid, broker.bootstrap_servers
+        assert broker.start() is broker
+        assert (broker.pid, broker.bootstrap_servers) == before
+        assert roundtrip(broker) == [b"v"]
+    assert not broker.log_dir.exists()
+
+
+@pytest.mark.parametrize("process", [False, True])
+def test_a_start_that_fails_leaves_no_broker_behind(tmp_path, process):
+    with pytest.raises(ClientError):  # an empty password is none
+        kafkapy.Broker(tmp_path, process=process, users={"alice": ""}).start()
+    with kafkapy.Broker(tmp_path) as broker:  # the directory is not locked
+        assert roundtrip(broker) == [b"v"]

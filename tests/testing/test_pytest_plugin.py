@@ -63,3 +63,16 @@ def test_a_run_that_uses_no_fixture_loads_no_broker():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_a_test_may_delete_its_topic(pytester):
+    pytester.makepyfile(
+        """
+        from kafkapy.client import Admin
+
+        def test_one(kafkapy_broker, kafkapy_topic):
+            with Admin(kafkapy_broker.bootstrap_servers) as admin:
+                admin.delete_topics([kafkapy_topic])
+        """
+    )
+    pytester.runpytest_inprocess().assert_outcomes(passed=1)  # an error at teardown would be errors=1

@@ -41,6 +41,7 @@ def topic_ids(cluster: Cluster, topics: Iterable[str]) -> dict[str, str]:
 
 def available(cluster: Cluster, topics: Sequence[str], isolation: Isolation) -> dict[TopicPartition, Available]:
     """Return the earliest and latest offset of each partition of the topics."""
+    cluster.refresh(topics)  # leaders may have changed since the last look, which may be hours ago
     admin = Admin(cluster)
     partitions = [(name, index) for name in topics for index in sorted(cluster.topic(name).partitions)]
     earliest = admin.offsets(dict.fromkeys(partitions, EARLIEST))

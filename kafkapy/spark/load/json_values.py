@@ -76,7 +76,10 @@ class JsonDecoder:
 
     def _one(self, value: bytes) -> pa.Table:
         """Decode a single value and return one row. Raises ValueError if the value does not match."""
-        document = json.loads(value)
+        try:
+            document = json.loads(value)
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
         if not isinstance(document, dict):
             raise ValueError(f"it is not a JSON object but {_kind(document)}")
         text = value if value.startswith(b"{") and b"\n" not in value else _in_one_line(value)

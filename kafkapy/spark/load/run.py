@@ -22,6 +22,7 @@ from kafkapy.spark.load.rebuild import has_rows_of, rebuild
 from kafkapy.spark.load.settings import Settings
 from kafkapy.spark.load.state import Decision, State, Topic
 from kafkapy.spark.load.task import Piece, Runner, Written, schema_of, write_piece
+from kafkapy.spark.retries import with_retries
 
 COMPACT_EVERY_S = 60.0  # the interval of compactions in follow mode
 
@@ -184,7 +185,9 @@ class Load:
 
     def finish(self) -> Summary:
         """Return the summary of the run, which includes the lag of each partition."""
-        there = available(self._cluster, self._topics, self._settings.isolation)
+        there = with_retries(
+            lambda: available(self._cluster, self._topics, self._settings.isolation), self._settings.timeout_s
+        )
         for (topic, partition), has in there.items():
             have = self._have(topic, partition)
             reached = have[-1][1] if have else has.earliest
@@ -201,7 +204,7 @@ class Load:
     def _check_form(self) -> None:
         """Raise LoadError if this run's columns, isolation level or cluster are not those of the directory's rows.
 
-        If the directory is new, these settings are stored in its state.
+        If nothing has been loaded into the directory yet, these settings are stored in its state.
         """
         columns = ", ".join(f"{field.name} {field.type}" for field in schema_of(self._settings))
         form = {
@@ -209,7 +212,8 @@ class Load:
             "isolation": self._settings.isolation,
             "cluster": Admin(self._cluster).describe_cluster().cluster_id or "",
         }
-        had = self._state.form
+        loaded = self._state.topics or self._state.decision is not None
+        had = self._state.form if loaded else None  # a run that has loaded nothing may have had other settings
         for what in form:
             if had is not None and had[what] != form[what]:
                 raise LoadError(
@@ -223,8 +227,12 @@ class Load:
     def _plan(self, start_ms: int | None, end_ms: int | None, *, again: bool = False) -> Plan:
         """Return the offsets to load, after looking up topics and offsets at the brokers.
 
-        Raises LoadError if a topic was recreated, or records are lost.
+        A broker that cannot be reached is asked again until the settings' time limit. Raises LoadError if a topic was
+        recreated, or records are lost.
         """
+        return with_retries(lambda: self._plan_once(start_ms, end_ms, again), self._settings.timeout_s)
+
+    def _plan_once(self, start_ms: int | None, end_ms: int | None, again: bool) -> Plan:
         ids = topic_ids(self._cluster, self._topics)
         for name, id in ids.items():
             known = self._state.topics.setdefault(name, Topic(id))

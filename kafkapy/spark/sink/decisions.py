@@ -1,10 +1,10 @@
 """The decision topic, which records the transactions that belong to an epoch before any of them is committed.
 
 The topic is compacted and has one partition. A record's key is the query and the epoch; its value lists the
-transactions and says whether all have been committed ("done"). When an epoch is done, the record of the previous epoch
-is deleted, so that a streaming query leaves one record. A batch query leaves a record ("done", too) only if it was
-aborted. Records are written in transactions of the query's driver (epochs.py) and read with read_committed, so writes
-of a fenced driver are never seen.
+transactions and says whether all have been committed ("done"). The decision of an epoch deletes the record of the last
+epoch before it that had rows, so that a streaming query leaves one record. A batch query leaves a record ("done", too)
+only if it was aborted. Records are written in transactions of the query's driver (epochs.py) and read with
+read_committed, so writes of a fenced driver are never seen.
 
 Queries share the topic. With read_committed, a reader stops at the first open transaction, also at that of another
 query: if the other query's driver has stopped within a transaction, later records are not visible until the

@@ -66,7 +66,8 @@ def write_exactly_once(options: SinkOptions, query: str, epoch: int, batches: "I
             return Written(query, epoch, 0, decided=True)
         with producer:  # aborts the transaction after an exception
             rows = _send(options, producer, batches)
-            if _decided(options, query, epoch):  # with a faster attempt of this task: the driver knows that attempt
+            # If so, with a faster attempt of this task: the driver knows that attempt.
+            if with_retries(lambda: _decided(options, query, epoch), options.producer.delivery_timeout_s):
                 producer.abort()
                 return Written(query, epoch, 0, decided=True)
             identity = producer.leave_open()
@@ -105,9 +106,13 @@ def _begun(options: SinkOptions, query: str, epoch: int) -> TransactionalProduce
 
 def _decided(options: SinkOptions, query: str, epoch: int) -> bool:
     """Return True if the decision topic says which transactions belong to the epoch, or that the epoch is done."""
-    decisions = worker_of(options).decisions
-    decisions.refresh()
-    return decisions.of(query, epoch) is not None
+    worker = worker_of(options)
+    try:
+        worker.decisions.refresh()
+    except (ClientError, KafkaError):
+        worker.cluster.topics.pop(options.decision_topic, None)  # another broker may lead it now
+        raise
+    return worker.decisions.of(query, epoch) is not None
 
 
 def _send(options: SinkOptions, producer: RecordProducer, batches: "Iterable[pa.RecordBatch]") -> int:

@@ -127,11 +127,12 @@ def _commit(
                 raise DecisionLost(_forgotten(options, query, epoch))
             _expect_open(driver.cluster, epoch, shares)
             decision = Decision(query, epoch, tuple(shares))
-            _write(options, driver, [(key_of(query, epoch), value_of(decision))])
+            records: list[tuple[bytes, bytes | None]] = [(key_of(query, epoch), value_of(decision))]
+            if latest is not None:  # it is done; epochs without rows have no record, so it may be any earlier epoch
+                records.append((key_of(query, latest.epoch), None))
+            _write(options, driver, records)
             _end(options, driver.cluster, decision)
         last = [(key_of(query, epoch), value_of(Decision(query, epoch, done=True)) if replayable else None)]
-        if epoch:
-            last.append((key_of(query, epoch - 1), None))
         try:
             _finish(options, driver, query, last)
         except (ClientError, KafkaError) as error:

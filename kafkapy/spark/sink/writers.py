@@ -32,14 +32,14 @@ Exactly once
    are completed or aborted. The driver reads the decisions to the end of the topic, which includes all of this query.
    If another query's driver has stopped while it wrote a decision, this driver waits for the end of that transaction.
 4. If the epoch is undecided, the driver checks that all transactions are still open, and writes the decision that lists
-   them, in a transaction of its own. **At this moment the epoch is committed.**
+   them (and deletes the record of the query's last epoch), in a transaction of its own. **At this moment the epoch is
+   committed.**
 5. The driver commits every transaction of the decision that it has written or found. This can be repeated.
 6. The driver looks up all open transactions with ids of this query, which are those of failed or superfluous attempts.
-   It writes that the epoch is done (and deletes the previous epoch's record), which succeeds only while it is the
-   query's driver. Then it aborts the transactions that it has found, so that they block no reader. A driver that was
-   replaced aborts nothing that its successor may decide: the next epoch begins only after a driver's step 3 that
-   follows this step. If step 4 finds that the epoch is already done, the next epoch may have begun, so only this
-   driver's shares are aborted. (epochs.py)
+   It writes that the epoch is done, which succeeds only while it is the query's driver. Then it aborts the transactions
+   that it has found, so that they block no reader. A driver that was replaced aborts nothing that its successor may
+   decide: the next epoch begins only after a driver's step 3 that follows this step. If step 4 finds that the epoch is
+   already done, the next epoch may have begun, so only this driver's shares are aborted. (epochs.py)
 
 An id is reused in a later epoch of its query, after the driver has ended its transaction.
 

@@ -43,6 +43,9 @@ def test_values_become_columns() -> None:
         (b'{"d": "yesterday"}', "yesterday"),
         (b'{"s": "\xff"}', "it is not UTF-8"),
         (b'\xef\xbb\xbf{"s": 5}', ""),
+        pytest.param(
+            b'{"a": "1", "more": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "it is nested too deeply", id="nested"
+        ),
     ],
 )
 def test_a_value_that_does_not_fit_is_reported_and_the_others_are_loaded(value: bytes, reason: str) -> None:

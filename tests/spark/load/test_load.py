@@ -1,6 +1,7 @@
 """The load with a broker in this process. Its tasks run in this process too, without a JVM."""
 
 import json
+import socket
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,8 +11,10 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
-from kafkapy.client import Admin, RecordProducer, TransactionalProducer
+from kafkapy.client import Admin, Cluster, RecordProducer, TransactionalProducer
 from kafkapy.client.administration.admin import SET, TOPIC
+from kafkapy.client.connection import Connection
+from kafkapy.client.errors import ConnectionFailed
 from kafkapy.spark.load import JsonValues, LoadError, Settings, WrongOption, load
 from kafkapy.spark.load.state import State
 from kafkapy.testing.broker import Broker
@@ -68,6 +71,53 @@ def test_each_run_loads_the_new_records(settings: Settings, topic: str, tmp_path
     ]
     where = third.partitions[topic, 0]
     assert (where.reached, where.end, where.lag) == (3, 3, 0)
+
+
+def test_connections_that_the_broker_closes_during_a_long_batch_do_not_fail_the_load(
+    settings: Settings, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    produce(settings.servers, topic, [b"a", b"b"])
+    opened: list[Connection] = []
+    connect_to = Cluster.connect_to
+
+    def recorded(cluster: Cluster, host: str, port: int) -> Connection:
+        opened.append(connect_to(cluster, host, port))
+        return opened[-1]
+
+    def hang_up(_: Any) -> None:
+        for connection in opened:
+            if not connection.closed:
+                connection._socket.shutdown(socket.SHUT_RDWR)  # as a broker does after connections.max.idle.ms
+
+    monkeypatch.setattr(Cluster, "connect_to", recorded)
+    done = load([topic], tmp_path / "landed", settings, on_progress=hang_up)
+    assert (done.rows, done.partitions[topic, 0].lag) == (2, 0)
+    assert opened
+
+
+def test_a_broker_that_is_away_for_a_moment_does_not_end_a_load(
+    settings: Settings, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    produce(settings.servers, topic, [b"a"])
+    offsets, failures = Admin.offsets, [ConnectionFailed("it restarts")]
+
+    def failing_once(admin: Admin, *args: Any, **more: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return offsets(admin, *args, **more)
+
+    monkeypatch.setattr(Admin, "offsets", failing_once)
+    assert load([topic], tmp_path / "landed", settings).rows == 1
+    assert not failures
+
+
+def test_columns_may_be_corrected_until_something_is_loaded(settings: Settings, topic: str, tmp_path: Path) -> None:
+    produce(settings.servers, topic, [b'{"n": "one"}'])
+    strict = replace(settings, values=JsonValues("n int"), strict=True)
+    with pytest.raises(LoadError, match="does not fit the schema"):
+        load([topic], tmp_path / "landed", strict)
+    load([topic], tmp_path / "landed", replace(strict, values=JsonValues("n string")))
+    assert [row["n"] for row in rows_of(tmp_path / "landed")] == ["one"]
 
 
 def test_values_become_columns_and_those_that_do_not_fit_are_kept_aside(
