@@ -43,8 +43,8 @@ class PoolLike(Protocol):
 class Environment:
     """The objects that all logs of one log directory share.
 
-    Only `failure` changes after construction: it is None while the directory is online, and then the error that took
-    the directory offline.
+    Only `producer_expiration_ms` and `failure` change after construction. `failure` is None while the directory is
+    online, and then the error that took the directory offline.
     """
 
     __slots__ = (

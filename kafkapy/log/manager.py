@@ -183,6 +183,13 @@ class LogManager:
         """Return every directory of log.dirs with the error that took the directory offline, None if it is online."""
         return self.dirs.states()
 
+    def set_producer_expiration(self, expiration_ms: int) -> None:
+        """Change producer.id.expiration.ms: for open logs from the next check for expired producers on, and for logs
+        that are loaded later.
+        """
+        for log_dir in self.dirs.opened:
+            log_dir.env.producer_expiration_ms = expiration_ms
+
     def logs_in(self, directory: Path) -> list[PartitionLog]:
         """Return the open logs whose files are in `directory`, one of the directories of log.dirs, with future logs.
 

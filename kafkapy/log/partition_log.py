@@ -521,6 +521,7 @@ class PartitionLog:
 
     def expire_producers(self) -> None:
         with self.lock:
+            self.producers.expiration_ms = self.env.producer_expiration_ms
             self.producers.expire(self.clock.time_ms())
             forgotten, self.producers.evicted = self.producers.evicted, 0
         if forgotten:

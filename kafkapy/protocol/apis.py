@@ -15,9 +15,11 @@ from kafkapy.protocol.message import make_class
 
 _SCHEMAS = Path(__file__).parent / "schemas"
 
-# A 100 MB frame of two-byte elements would become gigabytes of objects and block other requests for ten seconds. A
-# request for every partition of the largest cluster stays well below this limit.
+# A 100 MB frame of two-byte elements would become gigabytes of objects and block other requests for ten seconds.
 MAX_REQUEST_ELEMENTS = 1_000_000
+# Kafka's controller sends each broker all partitions in one UpdateMetadata request. The largest clusters with ZooKeeper
+# have 200,000 partitions. One with three replicas has seven elements: itself, its replicas and its ISR.
+MAX_METADATA_ELEMENTS = 2_000_000
 
 Buffer = bytes | bytearray | memoryview
 
@@ -31,10 +33,11 @@ class Api:
     UnsupportedVersion.
     """
 
-    def __init__(self, key: int, name: str, file: str) -> None:
+    def __init__(self, key: int, name: str, file: str, max_elements: int = MAX_REQUEST_ELEMENTS) -> None:
         self.key = key
         self.name = name
         self._file = file
+        self._max_elements = max_elements  # of all arrays of a request together
         self._request_programs: dict[int, Program] = {}
         self._response_programs: dict[int, Program] = {}
 
@@ -106,7 +109,7 @@ class Api:
         program = self._request_programs.get(version)
         if program is None:
             layout = self._layout("request", self.Request, self._schema.request, version)
-            program = Program(layout, max_elements=MAX_REQUEST_ELEMENTS)
+            program = Program(layout, max_elements=self._max_elements)
             self._request_programs[version] = program
         return program
 
@@ -133,7 +136,7 @@ LIST_OFFSETS = Api(2, "ListOffsets", "02_list_offsets.schema")
 METADATA = Api(3, "Metadata", "03_metadata.schema")
 LEADER_AND_ISR = Api(4, "LeaderAndIsr", "04_leader_and_isr.schema")
 STOP_REPLICA = Api(5, "StopReplica", "05_stop_replica.schema")
-UPDATE_METADATA = Api(6, "UpdateMetadata", "06_update_metadata.schema")
+UPDATE_METADATA = Api(6, "UpdateMetadata", "06_update_metadata.schema", MAX_METADATA_ELEMENTS)
 CONTROLLED_SHUTDOWN = Api(7, "ControlledShutdown", "07_controlled_shutdown.schema")
 OFFSET_COMMIT = Api(8, "OffsetCommit", "08_offset_commit.schema")
 OFFSET_FETCH = Api(9, "OffsetFetch", "09_offset_fetch.schema")

@@ -37,11 +37,11 @@ class Task:
 
 
 class Scheduler:
-    """Runs tasks at their times on up to `threads` threads. A thread is started when a task is added and no thread is
-    free.
+    """Runs tasks at their times on up to `threads` threads.
 
-    If no thread can be started then, the existing threads run the task, and the scheduler tries again when the next
-    task is added.
+    A thread is started if none is free when a task is added, or when the only free thread begins a task and there are
+    others to wait for. If no thread can be started then, the existing threads run the tasks, and the scheduler tries
+    again when the next task is added or begun.
     """
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK, threads: int = 1, name: str = "scheduler") -> None:
@@ -105,6 +105,8 @@ class Scheduler:
                         heapq.heappop(self._heap)
                     due = self._heap[0][0] if self._heap else None
                     if due is not None and due <= self._clock.monotonic():
+                        if self._free == 1 and len(self._heap) > 1:  # no other thread waits for the other tasks
+                            self._start_another()
                         _, _, task = heapq.heappop(self._heap)
                         if self._heap:
                             self._condition.notify()  # another thread may be waiting for the next task
@@ -113,6 +115,13 @@ class Scheduler:
                 return None
             finally:
                 self._free -= 1
+
+    def _start_another(self) -> None:
+        if len(self._threads) < self._threads.limit:
+            try:
+                self._threads.start_one(self._run)
+            except MemoryError:  # the other tasks wait for this thread, which must not end
+                pass
 
     def _call(self, task: Task) -> None:
         fn = task.fn

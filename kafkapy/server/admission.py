@@ -199,5 +199,6 @@ def rights_of(broker: Services, call: Call) -> Rights:
     generation, connection = broker.authorizer.generation, call.connection
     rights: Rights | None = connection.rights
     if rights is None or rights.generation != generation or rights.principal != connection.principal:
-        rights = connection.rights = broker.rights.of(connection.principal, connection.peer[0], generation)
+        where = f"{connection.listener}://{connection.peer[0]}"  # a class of the operator may look at the listener
+        rights = connection.rights = broker.rights.of(connection.principal, where, generation)
     return rights

@@ -203,6 +203,7 @@ class BrokerServer:
         services.dynamic_config.load()  # first, because the parts below are created with these settings
         logs.defaults = services.config.log_config
         logs.compaction.configure(cleaner_settings(services.config))
+        logs.set_producer_expiration(services.config.producer_id_expiration_ms)
         self._network = network = self._make_network()
         services.peers = Peers(services, network)
         services.connection_rates = network.limits.rates
@@ -513,6 +514,7 @@ class BrokerServer:
         assert self._network is not None
         self.services.log_manager.defaults = config.log_config
         self.services.log_manager.compaction.configure(cleaner_settings(config))
+        self.services.log_manager.set_producer_expiration(config.producer_id_expiration_ms)
         self.services.replicas.verify_transactions(config["transaction.partition.verification.enable"])
         self.services.throttles.set_limits(throttle_limits(config))
         self._network.limits.update(

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from kafkapy.network.replies import CLOSE, NO_REPLY, Pending, Reply
 from kafkapy.protocol.headers import response_frame
+from kafkapy.protocol.message import Message
 
 if TYPE_CHECKING:
     from kafkapy.network.connection import Connection
     from kafkapy.runtime.disk_pool import DiskPool
     from kafkapy.server.admission import Action, Quotas
     from kafkapy.server.api_table import Served
+    from kafkapy.server.metrics.requests import RequestMeters
     from kafkapy.server.quotas.client_quotas import Client, Mutations
 
 # Starts the work on a request; its argument is the callback for the response.
@@ -29,7 +31,8 @@ class Call:
 
     `denied` has the actions that the principal is not allowed to do, out of those that the API's registration lists for
     the request. The handler must answer the denied resources with an error. `usage` is None if nothing is to be counted
-    for quotas.
+    for quotas. `meters` counts the error codes of the response message. It is set before the handler is called or by
+    the handler. It is not set for a first login, nor for Produce, which counts its errors itself.
     `throttle_time_ms` goes into the response. A handler that encodes its response itself must have the request counted
     before, by a method of `usage.quotas`, and must include the throttle time.
     """
@@ -39,6 +42,7 @@ class Call:
         "connection",
         "correlation_id",
         "denied",
+        "meters",
         "pending",
         "request",
         "served",
@@ -46,6 +50,7 @@ class Call:
         "usage",
         "version",
     )
+    meters: RequestMeters  # no default, which would cost time for each Produce request
 
     def __init__(
         self,
@@ -149,8 +154,8 @@ class Later:
 
 
 def as_reply(call: Call, answer: Any) -> Reply:
-    """Return the result of a call's handler as a reply for the network. A response message is encoded, and a Later
-    becomes its Pending. A list of buffers, CLOSE and NO_REPLY are returned unchanged."""
+    """Return the result of a call's handler as a reply for the network. A response message is encoded, and its error
+    codes are counted. A Later becomes its Pending. A list of buffers, CLOSE and NO_REPLY are returned unchanged."""
     if isinstance(answer, Later):
         return answer.pending
     if isinstance(answer, list) or answer is CLOSE or answer is NO_REPLY:
@@ -159,6 +164,9 @@ def as_reply(call: Call, answer: Any) -> Reply:
         call.usage.quotas.respond(call, call.usage)
         if call.throttle_time_ms and hasattr(answer, "throttle_time_ms"):
             answer.throttle_time_ms = call.throttle_time_ms
+    meters = getattr(call, "meters", None)
+    if meters is not None and isinstance(answer, Message):
+        meters.answered(call.served.api.name, answer)
     return [response_frame(call.served.api, call.version, call.correlation_id, answer)]
 
 

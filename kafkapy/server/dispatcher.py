@@ -16,7 +16,6 @@ from kafkapy.errors import ProtocolError
 from kafkapy.network.pieces import Pieces
 from kafkapy.network.replies import CLOSE, GATHERED, Pending, Reply, Timed, Word
 from kafkapy.protocol.headers import UnsupportedApi, read_request_header
-from kafkapy.protocol.message import Message
 from kafkapy.record.file_region import FileRegion
 from kafkapy.runtime import collector
 from kafkapy.server import handlers
@@ -295,10 +294,8 @@ def _end(lists: Sequence[Sequence[Call]]) -> None:
 
 
 def _answer(broker: Services, call: Call) -> Any:
-    answer = call.served.handler(broker, call, call.request)
-    if isinstance(answer, Message):
-        broker.meters.answered(call.served.api.name, answer)
-    return answer
+    call.meters = broker.meters  # before the handler runs: another thread may send the response before it returns
+    return call.served.handler(broker, call, call.request)
 
 
 def _answer_later(broker: Services, call: Call, later: Later) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
@@ -84,22 +85,26 @@ class DirectoryFailures:
 
     The controller then sends this broker all its roles, and learns from the errors which replicas are offline. Any
     thread may call `report`, even one that holds a lock: a separate thread writes the node, and retries until ZooKeeper
-    has it.
+    has it. If no thread can be started, `report` is called again after a delay, by `later(delay_s, call)`.
     """
 
-    def __init__(self, tree: Tree, broker_id: int) -> None:
+    def __init__(self, tree: Tree, broker_id: int, later: Callable[[float, Callable[[], object]], object]) -> None:
         self._tree = tree
+        self._later = later
         self._event = paths.to_json({"version": 1, "broker": broker_id, "event": _DIRECTORY_FAILED})
         self._stopped = threading.Event()
         self._thread: Thread | None = None
 
     def report(self) -> None:
         """Write a note for the controller that a log directory has failed. Returns at once."""
+        if self._stopped.is_set():
+            return
         thread = Thread(self._write, "log-dir-event")
         try:
             thread.start()
         except NoThread as error:
-            log.error("the controller cannot be notified of the failed log directory: %s", error)
+            log.warning("the controller cannot be notified of the failed log directory yet: %s", error)
+            self._later(_RETRY_S, self.report)
         else:
             self._thread = thread
 

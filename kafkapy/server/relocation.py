@@ -22,7 +22,7 @@ from kafkapy.metadata.zookeeper.client import NoChroot, ZooKeeperSettings
 from kafkapy.metadata.zookeeper.tree import ZooKeeperTree
 from kafkapy.server.adoption.adopt import locked
 from kafkapy.server.adoption.errors import AdoptionError
-from kafkapy.server.adoption.tree import write_whole
+from kafkapy.server.adoption.tree import check_whole, write_whole
 from kafkapy.server.unadopted import EXPORTED
 
 _UNFINISHED = f"{FILE_NAME}.importing"
@@ -70,6 +70,7 @@ def to_zookeeper(
             finally:
                 source.close()
             if not dry_run:
+                check_whole(file)  # SQLite would replay a log that stays here into the next file of this name
                 files = Files()
                 files.rename(str(file), str(log_dir / EXPORTED))
                 files.sync_dir(str(log_dir))

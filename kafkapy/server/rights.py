@@ -21,8 +21,8 @@ _NEVER: Final = object()  # equals no generation
 
 
 class Rights:
-    """What one client, which is a principal at an address, was found to be allowed under one generation of the access
-    rules. All connections of the client share the object. Two objects are never equal."""
+    """What one client, which is a principal at an address, was found to be allowed on one listener under one generation
+    of the access rules. All connections of the client to the listener share the object. Two objects are never equal."""
 
     __slots__ = ("__weakref__", "generation", "ids", "is_broker", "principal", "reads", "writes")
 
@@ -47,15 +47,16 @@ class RememberedRights:
     def __init__(self, most_names: int = MOST_NAMES) -> None:
         self._most_names = most_names
         self._lock = threading.Lock()
-        # By principal, address and generation: an idle connection may still have an object of earlier rules.
+        # By principal, listener and address, generation: an idle connection may still have an object of earlier rules.
         self._all: WeakValueDictionary[tuple[str, str, int], Rights] = WeakValueDictionary()
         self._names = 0
 
-    def of(self, principal: str, address: str, generation: int | None) -> Rights:
-        """Return the Rights of a client. With the generation None, they are forgotten with the request."""
+    def of(self, principal: str, where: str, generation: int | None) -> Rights:
+        """Return the Rights of a client. `where` is the listener and the address of its connection, as LISTENER://HOST.
+        With the generation None, the Rights are forgotten with the request."""
         if generation is None:
             return Rights(principal, _NEVER)
-        key = principal, address, generation
+        key = principal, where, generation
         with self._lock:
             rights = self._all.get(key)
             if rights is None:

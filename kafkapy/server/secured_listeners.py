@@ -28,6 +28,7 @@ from kafkapy.security.tls.errors import StoreError
 from kafkapy.security.tls.mapping import SETTING as MAPPING_RULES
 from kafkapy.security.tls.mapping import NoMatchingRule, PrincipalMapper
 from kafkapy.security.tls.reloading import ReloadableContext
+from kafkapy.security.tls.stores import KEY_STORE
 from kafkapy.server.config.keys import shown
 from kafkapy.server.config.listeners import SASL_PROTOCOLS
 from kafkapy.server.config.security import CLIENT_AUTH, tls_settings
@@ -188,7 +189,8 @@ def _days_left(tls: _Tls) -> float:
 
 @contextmanager
 def _named(config: BrokerConfig, listener: Listener) -> Iterator[None]:
-    """Context manager that raises ConfigError for a StoreError, with the name that the setting has in the file."""
+    """Context manager that raises ConfigError, with the name that the setting has in the file, for a StoreError, and if
+    the process has too few descriptors or too little memory to load a store."""
     try:
         yield
     except StoreError as error:
@@ -196,3 +198,7 @@ def _named(config: BrokerConfig, listener: Listener) -> Iterator[None]:
         value = config.given(name)
         shown_value = shown(name, value) if value is not None else ""
         raise ConfigError(name, shown_value, f"{error.reason} (listener {listener.name})") from None
+    except OSError as error:  # no descriptor or no memory is left for the file through which OpenSSL gets a key
+        name = config.name_in_use(listener.name, KEY_STORE)
+        reason = f"cannot be loaded now: {error.strerror or error} (listener {listener.name})"
+        raise ConfigError(name, config.given(name) or "", reason) from None

@@ -46,7 +46,7 @@ class SharedCluster:
         self._controllership = controllership
         self._on_failure = on_failure
         self._changes: OutsideChanges | None = None
-        self._directory_failures = DirectoryFailures(tree, services.broker_id)
+        self._directory_failures = DirectoryFailures(tree, services.broker_id, services.timer.schedule)
         self._controller: ClusterController | None = None
         self._membership = Membership(tree, cluster, services.broker_id, services.config["zookeeper.connect"])
 

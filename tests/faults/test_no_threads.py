@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
 from typing import NoReturn
@@ -12,6 +13,7 @@ from kafkapy.coordinator.shard_loader import LoadQueue
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.cleaner.compaction import Compaction
 from kafkapy.log.cleaner.settings import CleanerSettings
+from kafkapy.metadata import paths
 from kafkapy.metadata.local.tree import FILE_NAME, LocalTree
 from kafkapy.record.batch import build
 from kafkapy.runtime.clock import SYSTEM_CLOCK, ManualClock
@@ -21,8 +23,10 @@ from kafkapy.runtime.threads import NoThread, run_all
 from kafkapy.runtime.timer import Timer
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.config.broker_config import BrokerConfig
+from kafkapy.server.leaving import DirectoryFailures
 from tests.coordinator.partitions import lead
 from tests.harness.thread_limit import thread_limit
+from tests.harness.waiting import eventually
 from tests.log.support import ManualScheduler
 from tests.log.test_loading import Loading, filled
 
@@ -276,6 +280,27 @@ def test_the_metadata_are_closed_when_their_thread_cannot_be_started(tmp_path: P
     with thread_limit(), pytest.raises(NoThread, match="metadata"):
         LocalTree(tmp_path / FILE_NAME)
     LocalTree(tmp_path / FILE_NAME).close()
+
+
+def test_a_failed_directory_is_reported_when_there_is_a_thread_again(tmp_path: Path) -> None:
+    tree = LocalTree(tmp_path / FILE_NAME)
+    tree.ensure(paths.LOG_DIR_EVENTS)
+    waiting: list[Callable[[], object]] = []
+
+    def later(delay_s: float, call: Callable[[], object]) -> None:
+        waiting.append(call)
+
+    failures = DirectoryFailures(tree, 7, later)
+    try:
+        with thread_limit():
+            failures.report()
+        assert tree.children(paths.LOG_DIR_EVENTS) == []
+        waiting.pop()()
+        eventually(lambda: len(tree.children(paths.LOG_DIR_EVENTS)) == 1)
+        assert waiting == []
+    finally:
+        failures.stop()
+        tree.close()
 
 
 def test_a_broker_starts_or_says_which_thread_it_lacks_and_leaves_nothing_behind(tmp_path: Path) -> None:

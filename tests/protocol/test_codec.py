@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kafkapy._ext import codec
 from kafkapy.errors import KafkaError, ProtocolError, UnsupportedVersion
 from kafkapy.protocol import reference
-from kafkapy.protocol.apis import APIS, MAX_REQUEST_ELEMENTS, METADATA, Api
+from kafkapy.protocol.apis import APIS, MAX_REQUEST_ELEMENTS, METADATA, UPDATE_METADATA, Api
 from kafkapy.protocol.compiler import parse
 from kafkapy.protocol.layout import Layout, lay_out
 from kafkapy.protocol.message import make_class
@@ -336,6 +336,14 @@ def test_a_request_of_a_million_tiny_elements_is_refused() -> None:
     data = count.to_bytes(4, "big") + bytes(2 * count)
     with pytest.raises(ProtocolError, match="Metadata request v1: topics: the message has more than 1000000 elements"):
         METADATA.decode_request(data, 1)
+
+
+def test_the_metadata_of_200000_partitions_are_one_request() -> None:
+    topic = UPDATE_METADATA.Request.TopicStates
+    states = [topic.PartitionStates(partition_index=index, isr=[1, 2, 3], replicas=[1, 2, 3]) for index in range(1000)]
+    message = UPDATE_METADATA.Request(topic_states=[topic(topic_name="t", partition_states=states)] * 200)
+    data = UPDATE_METADATA.encode_request(message, 7)
+    assert len(UPDATE_METADATA.decode_request(data, 7).topic_states) == 200
 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)

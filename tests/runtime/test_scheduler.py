@@ -96,6 +96,24 @@ def test_a_task_that_blocks_leaves_the_other_threads_to_the_rest() -> None:
     scheduler.stop()
 
 
+def test_a_task_that_blocks_does_not_delay_those_that_were_added_while_a_thread_was_free() -> None:
+    clock = ManualClock()
+    scheduler = Scheduler(clock, threads=2)
+    gate = threading.Event()
+    first, quick = Runs(), Runs()
+    scheduler.schedule("first", first)
+    first.wait()
+    eventually(lambda: scheduler._free == 1)
+    scheduler.schedule("slow", gate.wait, delay_s=1)
+    scheduler.schedule("quick", quick, delay_s=2)
+    clock.advance(1)
+    eventually(lambda: scheduler.pending == 1)  # the slow one has begun
+    clock.advance(1)
+    quick.wait()
+    gate.set()
+    scheduler.stop()
+
+
 def test_nothing_runs_after_stop() -> None:
     scheduler = Scheduler(ManualClock())
     runs = Runs()

@@ -8,7 +8,16 @@ import types
 import pytest
 
 from kafkapy.errors import Errors
-from kafkapy.protocol.apis import API_VERSIONS, FETCH, INIT_PRODUCER_ID, JOIN_GROUP, METADATA, OFFSET_COMMIT, PRODUCE
+from kafkapy.protocol.apis import (
+    API_VERSIONS,
+    FETCH,
+    INIT_PRODUCER_ID,
+    JOIN_GROUP,
+    LIST_OFFSETS,
+    METADATA,
+    OFFSET_COMMIT,
+    PRODUCE,
+)
 from kafkapy.runtime.config_def import ConfigError
 from kafkapy.security.acls.bindings import Binding, Entry, Pattern
 from kafkapy.server.authorization import hook as hooks
@@ -212,6 +221,34 @@ def test_answers_are_remembered_only_with_a_generation(start) -> None:
         rules.generation = 2
         assert [produced(wire) for _ in range(3)] == [DENIED] * 3
         assert len(rules.asked) == 2
+
+
+def test_an_answer_on_one_listener_is_not_remembered_for_another(start) -> None:
+    listeners = "PLAINTEXT://127.0.0.1:0,OUTSIDE://127.0.0.1:0"
+    protocols = "PLAINTEXT:PLAINTEXT,OUTSIDE:PLAINTEXT"
+    server, rules = start(Rules, listeners=listeners, listener_security_protocol_map=protocols)
+    inside, outside = server.bootstrap_servers.split(",")
+    rules.generation = 1
+    rules.authorize = lambda client, actions: [client.listener == "PLAINTEXT"] * len(actions)
+    with Wire(inside) as wire, Wire(outside) as other:
+        make_topic(wire, "flights")
+        assert [produced(one) for one in (wire, other, wire)] == [Errors.NONE, DENIED, Errors.NONE]
+        for one, expected in ((wire, Errors.NONE), (other, DENIED), (wire, Errors.NONE)):
+            (part,) = one.call(FETCH, 12, fetch_of_partitions("flights", [0])).responses[0].partitions
+            assert part.error_code == expected
+
+
+def test_an_answer_to_one_api_is_not_remembered_for_another(start) -> None:
+    server, rules = start(Rules)
+    rules.generation = 1
+    rules.authorize = lambda client, actions: [client.api != "ListOffsets"] * len(actions)
+    with Wire(server.bootstrap_servers) as wire:
+        make_topic(wire, "flights")  # by Metadata, which asks for DESCRIBE as ListOffsets does
+        make = LIST_OFFSETS.Request
+        part = make.Topics.Partitions(partition_index=0, timestamp=-1)
+        asked = make(replica_id=-1, topics=[make.Topics(name="flights", partitions=[part])])
+        assert wire.call(LIST_OFFSETS, 5, asked).topics[0].partitions[0].error_code == DENIED
+        assert wire.call(METADATA, 12, METADATA.Request(topics=None)).topics[0].error_code == Errors.NONE
 
 
 def test_acls_are_those_of_the_class(rules, wire) -> None:

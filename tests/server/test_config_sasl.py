@@ -12,7 +12,7 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.runtime.config_def import ConfigError
 from kafkapy.security.sasl.jaas import OAUTH_MODULE, PLAIN_MODULE, SCRAM_MODULE
 from kafkapy.security.sasl.oauthbearer import OAuthServer, first_message
-from kafkapy.server.config.alter import SET, broker_operations, check_broker
+from kafkapy.server.config.alter import DELETE, SET, broker_operations, check_broker
 from kafkapy.server.config.broker_config import BrokerConfig
 from kafkapy.server.config.sasl import sasl_settings
 from kafkapy.server.logins import steps
@@ -399,6 +399,32 @@ def test_the_users_of_plain_may_be_a_stored_setting_only(tmp_path: Path) -> None
     try:
         with Wire(server.bootstrap_servers) as wire:
             assert not log_in(wire, "PLAIN", 2, "a", "xyzzy").error_code
+    finally:
+        server.stop()
+
+
+def test_the_last_users_of_plain_are_not_taken_away(tmp_path: Path) -> None:
+    """A listener with PLAIN and no users cannot be used: the old users would still log in."""
+    from tests.harness.wire import Wire
+    from tests.server.test_sasl_logins import begin
+
+    jaas, enabled = f"{PREFIX}.plain.sasl.jaas.config", f"{PREFIX}.sasl.enabled.mechanisms"
+    server = start_broker(tmp_path, **SASL, password_encoder_secret="s")
+
+    def alter(*operations: Any) -> None:
+        server.services.dynamic_config.alter(
+            lambda current: broker_operations(current, operations), per_broker=True, validate_only=False
+        )
+
+    try:
+        alter((jaas, SET, USERS[jaas]), (enabled, SET, "SCRAM-SHA-256,PLAIN"))
+        with pytest.raises(KafkaError, match="needs users for PLAIN") as refused:
+            alter((jaas, DELETE, None))
+        assert refused.value.code == Errors.INVALID_REQUEST
+        assert jaas in server.services.configs.broker(server.services.broker_id)
+        alter((enabled, DELETE, None), (jaas, DELETE, None))
+        with Wire(server.bootstrap_servers) as wire:
+            assert begin(wire, "PLAIN").mechanisms == ["SCRAM-SHA-256"]
     finally:
         server.stop()
 

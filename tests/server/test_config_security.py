@@ -16,6 +16,8 @@ UNKNOWN_SASL = "this broker does not know this setting of SASL"
 NO_KERBEROS = "Kerberos (GSSAPI) is not supported"
 NO_TOKENS = "delegation tokens are not supported"
 NO_BUILDER = "only Kafka's default class is built in"
+NO_QUOTAS = "classes in Java that decide quotas are not supported"
+NO_ZOOKEEPER_TLS = "the TLS of connections to ZooKeeper cannot be restricted in this way"
 NO_POLICY = "makes every topic and every change that a client asks for"
 
 
@@ -33,6 +35,11 @@ NO_POLICY = "makes every topic and every change that a client asks for"
         ("principal.builder.class", "com.example.Builder", NO_BUILDER),
         ("delegation.token.secret.key", "xyzzy", NO_TOKENS),
         ("listener.name.external.principal.builder.class", "com.example.Builder", NO_BUILDER),
+        ("client.quota.callback.class", "com.example.Quotas", NO_QUOTAS),
+        ("zookeeper.ssl.cipher.suites", "TLS_AES_256_GCM_SHA384", NO_ZOOKEEPER_TLS),
+        ("zookeeper.ssl.crl.enable", "true", NO_ZOOKEEPER_TLS),
+        ("zookeeper.ssl.enabled.protocols", "TLSv1.3", NO_ZOOKEEPER_TLS),
+        ("zookeeper.ssl.ocsp.enable", "true", NO_ZOOKEEPER_TLS),
     ],
 )
 def test_a_setting_that_protects_a_kafka_broker_refuses_the_start(name: str, value: str, meaning: str) -> None:
@@ -58,6 +65,7 @@ def test_a_setting_that_protects_a_kafka_broker_refuses_the_start(name: str, val
         {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL"},
         {"sasl.mechanism.inter.broker.protocol": "GSSAPI", "connections.max.reauth.ms": "0"},
         {"listener.name.plaintext.ssl.client.auth": "none", "listener.name.plaintext.max.connections": "5"},
+        {"zookeeper.ssl.crl.enable": "false", "zookeeper.ssl.cipher.suites": "", "client.quota.callback.class": ""},
         {"zookeeper.ssl.client.enable": "false", "kafkapy.zookeeper.sasl.username": "kafka"},
         {"password.encoder.secret": "xyzzy", "confluent.ssl.something": "1"},
     ],

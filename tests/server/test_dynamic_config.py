@@ -3,6 +3,7 @@
 import pytest
 
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.log.producers.producer_state import BatchNote, ProducerEntry
 from kafkapy.metadata.tree import wait
 from kafkapy.network.settings import UNLIMITED
 from kafkapy.protocol.apis import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
@@ -50,6 +51,28 @@ def test_limits_of_connections_can_be_changed_for_one_listener(tmp_path):
                 set_for_all(server, {name: "0"})
         set_for_all(server, {})
         assert limits.rates._limit == limits.rates._per_listener["PLAINTEXT"] == UNLIMITED
+    finally:
+        server.stop()
+
+
+def test_the_time_after_which_producers_are_forgotten_can_be_changed(tmp_path):
+    server = start_broker(tmp_path, broker_id=0)
+    try:
+        server.services.controller.create("t", partitions=1)
+        log = server.services.replicas.get("t", 0).log
+        before = server.services.clock.time_ms() - 60_000
+        log.producers.put(ProducerEntry(7, 0, -1, before, -1, [BatchNote(0, 0, 0, before)]))
+        log.expire_producers()
+        assert 7 in log.producers.producers
+        set_for_all(server, {"producer.id.expiration.ms": "1000"})
+        log.expire_producers()
+        assert 7 not in log.producers.producers
+    finally:
+        server.stop()
+    server = start_broker(tmp_path, broker_id=0)
+    try:
+        assert server.wait_until_loaded(30)
+        assert server.services.replicas.get("t", 0).log.producers.expiration_ms == 1000
     finally:
         server.stop()
 

@@ -232,6 +232,18 @@ def test_a_follower_with_nothing_to_fetch_is_known_to_be_caught_up(tmp_path):
     server.stop()
 
 
+def test_a_client_that_may_not_follow_opens_no_session(tmp_path):
+    """The sessions of followers replace those of consumers."""
+    server = start_broker(tmp_path, authorizer_class_name="kafka.security.authorizer.AclAuthorizer")
+    try:
+        with Wire(server.bootstrap_servers) as wire:
+            response = wire.call(FETCH, FETCH_VERSION, fetch_request("t", replica=OTHER, session=(0, 0)))
+        assert response.responses[0].partitions[0].error_code == Errors.TOPIC_AUTHORIZATION_FAILED
+        assert (response.session_id, len(server.services.fetch_sessions)) == (0, 0)
+    finally:
+        server.stop()
+
+
 def test_a_partition_that_is_lost_ends_the_waiting_session_of_its_follower(broker, wire, follower, topic, partition):
     session = open_session(follower, topic, 0)
     follower.send(FETCH, FETCH_VERSION, in_session(session=session, epoch=1, wait=60_000))

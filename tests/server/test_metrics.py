@@ -1,10 +1,13 @@
 """The metrics page, as Prometheus reads it."""
 
+import threading
 import urllib.request
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from kafkapy.protocol.apis import DELETE_TOPICS, FETCH, LIST_OFFSETS
+from kafkapy.protocol.apis import ADD_PARTITIONS_TO_TXN, DELETE_RECORDS, DELETE_TOPICS, FETCH, LIST_OFFSETS
+from kafkapy.server.call import Soon
+from kafkapy.server.handlers import records
 from tests.harness.group_wire import GroupWire
 from tests.harness.wire import Wire
 from tests.server.requests import batch, fetch_request, make_topic, metrics_address, produce, start_broker
@@ -66,6 +69,37 @@ def test_errors_of_every_api_are_counted_wherever_they_are_in_the_answer(tmp_pat
         }
     finally:
         wire.close()
+        server.stop()
+
+
+def test_errors_in_answers_that_come_later_are_counted(tmp_path, monkeypatch):
+    server = start_broker(tmp_path, kafkapy_metrics_listen="127.0.0.1:0")
+    left, leave, delete = threading.Event(), Soon.leave, records._delete
+
+    def noted(self):
+        answer = leave(self)
+        left.set()
+        return answer
+
+    def late(*args):
+        assert left.wait(20)
+        delete(*args)
+
+    monkeypatch.setattr(Soon, "leave", noted)
+    monkeypatch.setattr(records, "_delete", late)
+    try:
+        with Wire(server.bootstrap_servers) as wire:
+            make = DELETE_RECORDS.Request
+            part = make.Topics.Partitions(partition_index=0, offset=1)
+            wire.call(DELETE_RECORDS, 2, make(topics=[make.Topics(name="none", partitions=[part])], timeout_ms=1000))
+            added = ADD_PARTITIONS_TO_TXN.Request(v3_and_below_transactional_id="x")
+            added.v3_and_below_topics = [added.V3AndBelowTopics(name="none", partitions=[0, 1])]
+            wire.call(ADD_PARTITIONS_TO_TXN, 3, added)
+        assert server.services.meters.errors == {
+            ("DeleteRecords", "UNKNOWN_TOPIC_OR_PARTITION"): 1,
+            ("AddPartitionsToTxn", "UNKNOWN_TOPIC_OR_PARTITION"): 2,
+        }
+    finally:
         server.stop()
 
 

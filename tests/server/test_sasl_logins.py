@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,12 +19,14 @@ from kafkapy.errors import Errors
 from kafkapy.metadata.tree import wait
 from kafkapy.protocol import apis
 from kafkapy.runtime.clock import ManualClock
+from kafkapy.runtime.counters import Registry
 from kafkapy.security.sasl.client import ClientMechanism, client_mechanism
 from kafkapy.security.sasl.jaas import PLAIN_MODULE
 from kafkapy.security.sasl.scram import new_credential
 from kafkapy.server.api_table import TABLE
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.config.broker_config import BrokerConfig
+from kafkapy.server.metrics.logins import LoginMeters
 from tests.harness.reference_cycles import objects_left_in_cycles
 from tests.harness.wire import Wire
 from tests.server.requests import batch, metrics_address, request
@@ -436,6 +439,22 @@ def test_a_session_is_not_extended_by_another_login(
         return
     assert text in getattr(response, "error_message", "")
     assert session.closed()
+
+
+def test_a_flood_of_failed_reauthentications_is_few_lines(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    clock, registry = ManualClock(), Registry()
+    meters = LoginMeters(registry, clock)
+    conn: Any = SimpleNamespace(listener="CLIENT", principal="User:alice", who={})
+    for _ in range(50):
+        meters.reauthentication_failed(conn, "PLAIN: unknown user or wrong password")
+        meters.expired(conn)
+    assert sum("User:alice" in record.getMessage() for record in caplog.records) == 3
+    clock.advance(1)
+    meters.expired(conn)
+    assert "(97 such lines were left out)" in caplog.text
+    counted = {metric.name: values for metric, values in registry.read().items()}
+    assert counted["network_reauthentication_failures"] == [(("CLIENT",), 50)]
 
 
 def test_requests_that_wait_are_answered_before_the_login_that_follows_them(session: Wire) -> None:

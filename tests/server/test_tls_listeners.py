@@ -1,5 +1,7 @@
 """Brokers with TLS listeners: each listener's settings, principals, addresses, certificates changed at run time."""
 
+import errno
+import os
 import signal
 import socket
 import ssl
@@ -207,6 +209,52 @@ def test_a_damaged_store_does_not_refuse_cluster_wide_settings(start, pki, tmp_p
     with pytest.raises(KafkaError, match=r"ssl\.keystore\.location="):  # as in Kafka
         alter(per_broker=True)
     assert shown_certificate(address_of(server, "SSL"), context_of(pki, tmp_path / "client")) == pki.server.der
+
+
+def test_an_expired_certificate_of_one_listener_does_not_keep_another_from_a_new_one(start, pki, tmp_path, monkeypatch):
+    outside = pki.authority.issue("CN=outside", names=["localhost"])
+    settings = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,IN://localhost:0,OUT://localhost:0",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,IN:SSL,OUT:SSL",
+    }
+    for name, issued in (("in", pki.server), ("out", outside)):
+        own = issued.settings(tmp_path / name)
+        settings |= {f"listener.name.{name}.{key}": value for key, value in own.items()}
+    server = start(settings)
+    days_left = certificates.Certificate.days_left
+    monkeypatch.setattr(
+        certificates.Certificate,
+        "days_left",
+        lambda self, now=None: -1.0 if self.der == outside.der else days_left(self, now),
+    )
+    renewed = pki.authority.issue("CN=broker,OU=Test,O=Acme", names=["localhost", "127.0.0.1", "::1"])
+    replace(settings["listener.name.in.ssl.keystore.location"], renewed)
+    server.reload_stores()
+    assert shown_certificate(address_of(server, "IN"), context_of(pki, tmp_path)) == renewed.der
+    server.services.dynamic_config.alter(
+        lambda current: broker_operations(current, [("log.cleaner.threads", SET, "2")]),
+        per_broker=True,
+        validate_only=False,
+    )
+    assert server.services.config["log.cleaner.threads"] == 2
+
+
+def test_new_stores_are_not_used_when_no_descriptor_is_left(start, pki, tmp_path, monkeypatch, caplog):
+    settings = pki.server.settings(tmp_path)
+    server = start({"listeners": BOTH, **settings})
+    renewed = pki.authority.issue("CN=broker,OU=Test,O=Acme", names=["localhost", "127.0.0.1", "::1"])
+    replace(settings["ssl.keystore.location"], renewed)
+
+    def none_left(*_):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as short:
+        short.setattr(os, "memfd_create", none_left)
+        server.reload_stores()
+    assert "the new key and trust stores are not used: ssl.keystore.location=" in caplog.text
+    assert "Too many open files" in caplog.text
+    server.reload_stores()
+    assert shown_certificate(address_of(server, "SSL"), context_of(pki, tmp_path / "client")) == renewed.der
 
 
 PLAIN_USERS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret";'

@@ -1,6 +1,7 @@
 """The registry of Kafka 0.7 in ZooKeeper, as the broker writes it and 0.7's clients read it."""
 
 import re
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,12 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
+from kazoo.protocol.states import KeeperState
 
 from kafkapy.server.metadata_store import StartError
+from tests.harness.tcp_proxy import TcpProxy
 from tests.harness.waiting import eventually
+from tests.harness.zookeeper import ZooKeeper
 from tests.server.kafka07.bench import Broken, Served, messages, produce
 
 Start = Callable[..., Served]
@@ -119,3 +123,22 @@ def test_a_failed_directory_ends_the_registration(start: Start, zk: KazooClient)
         client.send(produce(messages(b"x")))
         assert client.is_closed()
     eventually(lambda: text(zk, "/brokers/ids/0") is None)
+
+
+def test_the_broker_stops_while_zookeeper_is_away(start: Start, zookeeper: ZooKeeper, connect: str) -> None:
+    proxy = TcpProxy(zookeeper.port)
+    try:
+        served = start(zk_connect=f"{proxy.address}/{connect.partition('/')[2]}")
+        kazoo = served.server._kafka07._registry._client
+        proxy.cut()
+        with served.connect() as client:
+            client.send(produce(messages(b"x")))
+            client.offsets()  # answered when the log exists, whose topic is registered then
+        eventually(lambda: kazoo.client_state == KeeperState.CONNECTING and len(kazoo._queue) > 0, seconds=30)
+        stopping = threading.Thread(target=served.stop, daemon=True)
+        stopping.start()
+        stopping.join(30)
+        assert not stopping.is_alive()
+    finally:
+        proxy.mend()
+        proxy.close()

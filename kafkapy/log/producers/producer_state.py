@@ -188,12 +188,12 @@ class ProducerState:
     """
 
     __slots__ = (
-        "_expiration_ms",
         "_most",
         "_rebuilding",
         "awaits_high_watermark",
         "end_offset",
         "evicted",
+        "expiration_ms",
         "first_unstable_offset",
         "lock",
         "open",
@@ -202,7 +202,7 @@ class ProducerState:
     )
 
     def __init__(self, expiration_ms: int, most: int = sys.maxsize) -> None:
-        self._expiration_ms = expiration_ms
+        self.expiration_ms = expiration_ms  # producer.id.expiration.ms, which may change
         self._most = most
         self.evicted = 0  # producers that were forgotten because there were more than `most`
         self.producers: dict[int, ProducerEntry] = {}
@@ -268,7 +268,7 @@ class ProducerState:
         """
         for producer_id in [entry.producer_id for entry in self.producers.values() if self._expired(entry, now_ms)]:
             del self.producers[producer_id]
-        self.verifications.expire(now_ms - self._expiration_ms)
+        self.verifications.expire(now_ms - self.expiration_ms)
 
     def is_open(self, producer_id: int) -> bool:
         """Return True if the producer has an open transaction in this log. May be called without the log's lock."""
@@ -276,7 +276,7 @@ class ProducerState:
         return entry is not None and entry.txn_first_offset >= 0
 
     def _expired(self, entry: ProducerEntry, now_ms: int) -> bool:
-        return entry.txn_first_offset < 0 and now_ms - entry.last_timestamp >= self._expiration_ms
+        return entry.txn_first_offset < 0 and now_ms - entry.last_timestamp >= self.expiration_ms
 
     def put(self, entry: ProducerEntry) -> None:
         """Store the entry of a producer whose batches were appended or replayed."""

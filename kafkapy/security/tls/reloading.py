@@ -74,7 +74,8 @@ class ReloadableContext:
 
     def check(self, settings: Mapping[str, Any]) -> None:
         """Raise StoreError if `reload` with these settings would fail. Nothing changes."""
-        self._acceptable(settings)
+        if not self._is_in_use(settings):
+            self._acceptable(settings)
 
     def reload(self, settings: Mapping[str, Any] | None = None) -> bool:
         """Load the stores again, with other settings if there are some, and use them for new connections.
@@ -84,10 +85,16 @@ class ReloadableContext:
         `ssl.allow.dn.changes` or `ssl.allow.san.changes` is true, and for a store where there was none.
         """
         settings = self._state.settings if settings is None else settings
-        if settings == self._state.settings and _marks(settings) == self._state.marks:
+        if self._is_in_use(settings):
             return False
         self._state = self._acceptable(settings)
         return True
+
+    def _is_in_use(self, settings: Mapping[str, Any]) -> bool:
+        """Return True if neither the settings nor their files have changed since they were loaded. They are then not
+        loaded again, as in Kafka: a certificate that has expired since must not refuse changes of other settings."""
+        state = self._state
+        return settings == state.settings and _marks(settings) == state.marks
 
     def _loaded(self, settings: Mapping[str, Any]) -> _State:
         settings = dict(settings)

@@ -14,6 +14,7 @@ from kafkapy.metadata.consumer_offsets import offset_operations
 from kafkapy.metadata.local.tree import FILE_NAME, LocalTree
 from kafkapy.metadata.topic_nodes import PartitionState, Topic, creation
 from kafkapy.metadata.tree import Create, Operation, Set
+from kafkapy.server.adoption.errors import AdoptionError
 from kafkapy.server.adoption.plan import Plan
 
 UNFINISHED = f"{FILE_NAME}.adopting"
@@ -21,7 +22,7 @@ UNFINISHED = f"{FILE_NAME}.adopting"
 
 def write_tree(directory: Path, plan: Plan) -> Path:
     """Write the metadata tree of a plan into a directory that has no tree yet. Return the path of the tree's file.
-    Raise OSError."""
+    Raise AdoptionError if the disk is too full, or OSError."""
 
     def fill(tree: LocalTree) -> None:
         tree.commit(list(_operations(plan)))
@@ -35,7 +36,8 @@ def write_whole(directory: Path, unfinished_name: str, fill: Callable[[LocalTree
     """Write a metadata tree with the basic nodes and the nodes that `fill(tree)` adds, under the name
     `unfinished_name`, then rename its file to the final name. Return the path of the file.
 
-    A crash before the rename leaves a file that nothing reads and that the next attempt replaces. Raise OSError.
+    A crash before the rename leaves a file that nothing reads and that the next attempt replaces. Raise AdoptionError
+    if the disk is too full for the tree, or OSError.
     """
     unfinished, final = directory / unfinished_name, directory / FILE_NAME
     _remove(unfinished)
@@ -46,9 +48,12 @@ def write_whole(directory: Path, unfinished_name: str, fill: Callable[[LocalTree
             fill(tree)
         finally:
             tree.close()
+        check_whole(unfinished)
         give_to_owner(unfinished, directory)
         files = Files()
         files.sync_path(str(unfinished))
+        for suffix in ("-wal", "-shm"):  # of an earlier file of this name: SQLite would read them as the new one's
+            Path(f"{final}{suffix}").unlink(missing_ok=True)
         files.rename(str(unfinished), str(final))
         files.sync_dir(str(directory))
     except BaseException:
@@ -86,14 +91,24 @@ def _block(plan: Plan) -> dict[str, object]:
     }
 
 
+def check_whole(path: Path) -> None:
+    """Raise AdoptionError if the file at `path`, which a LocalTree has closed, lacks a part of the tree.
+
+    When SQLite closes a file, it copies the write-ahead log into the file and removes the log. If the disk is full, the
+    log stays beside the file, and SQLite reports no error.
+    """
+    if Path(f"{path}-wal").exists():
+        raise AdoptionError(f"the metadata do not fit into {path.parent}: free some space, and run it again")
+
+
 def _remove(path: Path) -> None:
     for suffix in ("", "-wal", "-shm", "-journal"):
         Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 
 def give_to_owner(path: Path, directory: Path) -> None:
-    """Give the file the owner of its directory if root runs the adoption: the broker's user must be able to write the
-    file."""
+    """Give the file the owner of its directory if root runs the command: the broker's user must be able to write the
+    file. A symbolic link is not followed, so that nobody is given a file outside of the directory."""
     owner = directory.stat()
     if os.geteuid() == 0 and (owner.st_uid, owner.st_gid) != (0, 0):
-        os.chown(path, owner.st_uid, owner.st_gid)
+        os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)

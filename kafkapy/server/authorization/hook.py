@@ -10,9 +10,10 @@ The class is created with the broker's settings, a dict of texts, and has the me
                                                    returns True or False (optional; without it, the ACLs decide)
     generation                                     a number that is different after every change of the rules (optional)
 
-`client` is a HookClient; actions, ACLs and filters are Action, Binding and Filter. An answer is remembered only if
-there is a generation. A method that raises denies. One that does not return in time denies, too, and while all threads
-for calls are held by such methods, everything is denied at once.
+`client` is a HookClient; actions, ACLs and filters are Action, Binding and Filter. An answer of `authorize` is
+remembered only if there is a generation. It is then used again for the same principal, host, listener, API and action,
+so a class that looks at `client_id` or `version` must not have a generation. A method that raises denies. One that does
+not return in time denies, too, and while all threads for calls are held by such methods, everything is denied at once.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class HookAuthorizer:
         self._lock = threading.Lock()
         self._late = 0  # calls whose time is over, and that still have not returned
         self._reported_at = -_QUIET_S
-        self._known: dict[tuple[str, str, Action], bool] = {}
+        self._known: dict[tuple[str, str, str, str, Action], bool] = {}
         self._known_in: int | None = None  # the generation of `_known`
 
     @property
@@ -107,7 +108,7 @@ class HookAuthorizer:
         """Return whether each action is allowed, from memory or from the class."""
         generation = self.generation  # before the class is asked: an answer may be newer, never older
         known = self._known_of(generation)
-        keys = {action: (client.principal, client.host, action) for action in actions}
+        keys = {action: (client.principal, client.host, client.listener, client.api, action) for action in actions}
         answers = {action: known[key] for action, key in keys.items() if key in known}
         asked = [action for action in actions if action not in answers]
         if asked:
@@ -123,7 +124,7 @@ class HookAuthorizer:
                 known |= {keys[action]: answers[action] for action in asked if len(action.name) <= _LONGEST_KNOWN}
         return answers
 
-    def _known_of(self, generation: int | None) -> dict[tuple[str, str, Action], bool]:
+    def _known_of(self, generation: int | None) -> dict[tuple[str, str, str, str, Action], bool]:
         with self._lock:
             if generation is None:
                 return {}

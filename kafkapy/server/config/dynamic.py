@@ -83,13 +83,16 @@ class DynamicConfig:
         fits, errors = fitting(config, registry.broker_default(), broker)
         return fits, errors | unreadable
 
-    def _check_stores(self, config: BrokerConfig) -> None:
-        """Raise KafkaError INVALID_REQUEST if a key or trust store of `config` has changed and cannot be used."""
-        if self._services.secured is not None:
-            try:
+    def _check_listeners(self, config: BrokerConfig) -> None:
+        """Raise KafkaError INVALID_REQUEST if a key store, a trust store or a SASL setting of `config` has changed and
+        cannot be used."""
+        try:
+            if self._services.secured is not None:
                 self._services.secured.check(config)
-            except ConfigError as error:
-                raise KafkaError(Errors.INVALID_REQUEST, str(error)) from None
+            if self._services.logins is not None:
+                self._services.logins.check(config)
+        except ConfigError as error:
+            raise KafkaError(Errors.INVALID_REQUEST, str(error)) from None
 
     def _encrypted(self, values: dict[str, str]) -> dict[str, str]:
         try:
@@ -109,8 +112,8 @@ class DynamicConfig:
             current = before.dynamic_broker if per_broker else before.dynamic_default
             values = change(current)
             after = check_broker(before, values, per_broker=per_broker)
-            if per_broker:  # the settings of stores are not cluster-wide, and a damaged file must not refuse others
-                self._check_stores(after)
+            if per_broker:  # stores and SASL have no cluster-wide settings; a damaged file must not refuse others
+                self._check_listeners(after)
             stored_values = self._encrypted(values)
             if validate_only:
                 return

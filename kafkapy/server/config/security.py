@@ -32,13 +32,20 @@ _TOKENS = "delegation tokens are not supported"
 _KERBEROS = "Kerberos (GSSAPI) is not supported"
 _POLICIES = "policies in Java are not supported: this broker makes every topic and every change that a client asks for"
 _OTHER_ACLS = "ACLs are read from the broker's own ZooKeeper only"
+_QUOTAS = "classes in Java that decide quotas are not supported: this class would limit no client"
+_ZOOKEEPER_TLS = "the TLS of connections to ZooKeeper cannot be restricted in this way"
 _BY_NAME = {
     "authorizer.zookeeper.url": _OTHER_ACLS,
+    "client.quota.callback.class": _QUOTAS,
     "create.topic.policy.class.name": _POLICIES,
     "alter.config.policy.class.name": _POLICIES,
     BUILDER: _BUILDER,
     "delegation.token.secret.key": _TOKENS,
     "delegation.token.master.key": _TOKENS,
+    "zookeeper.ssl.cipher.suites": _ZOOKEEPER_TLS,
+    "zookeeper.ssl.crl.enable": _ZOOKEEPER_TLS,
+    "zookeeper.ssl.enabled.protocols": _ZOOKEEPER_TLS,
+    "zookeeper.ssl.ocsp.enable": _ZOOKEEPER_TLS,
 }
 _BY_FAMILY = {"sasl.kerberos": _KERBEROS, "sasl": _UNKNOWN_SASL, "ssl": _UNKNOWN_TLS}
 CLIENT_AUTH = "ssl.client.auth"

@@ -98,6 +98,10 @@ class FetchContext:
                 return True  # what is marked stays, see `due_now`
             return bool(session.marked) and session.take_until_news()
 
+    def open_no_session(self) -> None:
+        """Have `respond` open no session for a full fetch. A session that the fetch continues stays."""
+        self._cache = None
+
     def respond(self, reads: list[Any], now: float) -> tuple[int, int, list[tuple[FetchPartition, Any]]]:
         """Return (error code, session id, results to send) for a response, where `reads` has the result of reading each
         partition. The results to send are pairs (partition, result). Call this once per fetch."""

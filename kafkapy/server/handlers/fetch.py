@@ -8,6 +8,7 @@ Differences from Kafka:
 - An incremental fetch reads only the partitions of its session that may have something new (see FetchSession). For a
   follower, all are read every quarter of replica.lag.time.max.ms, so that the leader knows that it is caught up.
 - A follower's response has the high watermark after its own fetch, not the one before.
+- A follower's fetch that is refused for lack of ClusterAction opens no session.
 """
 
 from __future__ import annotations
@@ -131,6 +132,8 @@ def _plan(broker: Services, call: Call, request: FetchRequest, context: FetchCon
                 break
         if follower is not None and not rights.is_broker:
             wanted = _replicated(broker, call, rights, wanted)
+            if not rights.is_broker:
+                context.open_no_session()  # a follower's session would replace those of consumers
     most = min(request.max_bytes, broker.config.fetch_max_bytes)
     if call.usage is not None and follower is None:
         most = min(most, call.usage.client.most_to_fetch)

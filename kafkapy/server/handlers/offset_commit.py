@@ -19,7 +19,6 @@ from kafkapy._ext.commit_requests import decode_commit_frame
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.network.replies import CLOSE
 from kafkapy.protocol.apis import OFFSET_COMMIT, TXN_OFFSET_COMMIT
-from kafkapy.protocol.message import Message
 from kafkapy.server.api_table import Joins, serves
 from kafkapy.server.call import Call, Soon, answered, as_reply
 from kafkapy.server.checks import GROUP_DENIED, TOPIC_DENIED, TRANSACTIONAL_ID_DENIED, Check, Right
@@ -64,13 +63,15 @@ def commit(broker: Services, lists: Sequence[Sequence[Call]]) -> list[list[Netwo
     of `__consumer_offsets`."""
     first = lists[0][0]
     if first.request.count >= LARGE:  # a large frame is not joined with others, so this call is the only one
-        return [[_reply(broker, first, answered(first, partial(_commit, broker, first), broker.disk_pool))]]
+        first.meters = broker.meters
+        return [[as_reply(first, answered(first, partial(_commit, broker, first), broker.disk_pool))]]
     from kafkapy.server.committing import begin
 
     commits: list[tuple[Commit, Codes]] = []
     answers: list[tuple[Call, Soon]] = []
     now_ms = broker.clock.time_ms()
     for (call,) in lists:
+        call.meters = broker.meters
         answer = Soon(call)
         answers.append((call, answer))
         try:
@@ -82,13 +83,7 @@ def commit(broker: Services, lists: Sequence[Sequence[Call]]) -> list[list[Netwo
         if begun is not None:
             commits.append(begun)
     broker.offsets.commit_together(commits)
-    return [[_reply(broker, call, answer.leave())] for call, answer in answers]
-
-
-def _reply(broker: Services, call: Call, answer: Any) -> NetworkReply:
-    if isinstance(answer, Message):
-        broker.meters.answered(OFFSET_COMMIT.name, answer)
-    return as_reply(call, answer)
+    return [[as_reply(call, answer.leave())] for call, answer in answers]
 
 
 def _commit(broker: Services, call: Call, reply: Reply) -> None:

@@ -214,11 +214,12 @@ class Handler07:
         sent: int | None = None  # how many parts are sent before the connection is closed
         total = faults = 0
         first = ""
+        out: list[tuple[Log07, int]] = []
         try:
             for part in parts:
                 code, size, found = NO_ERROR, 0, None
                 try:
-                    size, found = self._read(connection, kind, part, blocking=blocking)
+                    size, found = self._read(connection, kind, part, out, blocking=blocking)
                 except OffsetOutOfRange as error:
                     code = OFFSET_OUT_OF_RANGE
                     log.debug("%s of %s: %s", NAMES[kind], connection.name, error)
@@ -235,6 +236,8 @@ class Handler07:
                 total += 6 + size
         except BlockingIOError:  # a file is not open
             return self._fetch_later(connection, kind, parts)
+        for log_07, size in out:  # not before all parts are read: if a file is not open, a pool reads all of them again
+            log_07.bytes_out += size
         if faults:
             more = f", and {faults - 1} more faults" if faults > 1 else ""
             self._warn(connection, kind, first + more)
@@ -245,8 +248,11 @@ class Handler07:
         work = partial(self._fetch, connection, kind, parts, blocking=True)
         return self._later(connection, kind, self._services.disk_pool, work)
 
-    def _read(self, connection: Connection, kind: int, part: ReadPart, *, blocking: bool) -> tuple[int, Part | None]:
-        """Return the size of the response for one partition, and the bytes if there are any."""
+    def _read(
+        self, connection: Connection, kind: int, part: ReadPart, out: list[tuple[Log07, int]], *, blocking: bool
+    ) -> tuple[int, Part | None]:
+        """Return the size of the response for one partition, and the bytes if there are any. Add the log and the number
+        of bytes to `out`, for metrics."""
         topic = self._admit(connection, kind, part.topic, part.partition)
         log_07 = self._directory.get(topic, part.partition)
         if log_07 is None:
@@ -261,7 +267,7 @@ class Handler07:
             return 0, None
         if part.most <= 0:
             return part.most, None
-        log_07.bytes_out += region.length
+        out.append((log_07, region.length))
         return region.length, region
 
     # --- Offsets

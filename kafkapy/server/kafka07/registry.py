@@ -31,6 +31,7 @@ TOPICS = "/brokers/topics"
 # Nodes that only Kafka 0.8 and later, and kafkapy, create.
 LATER_NODES = ("/controller_epoch", "/cluster/id", "/config/topics", "/controller")
 RETRY_S = 0.5
+LONGEST_STOP_S = 5.0
 
 
 class Registry07:
@@ -76,8 +77,9 @@ class Registry07:
         except (KazooException, KazooTimeoutError) as error:
             raise ZooKeeperError(f"the registration in ZooKeeper failed: {named(error)}") from None
         log.info("registered as %s in ZooKeeper at %s", self._id_path, self._settings.connect)
-        self._thread = Thread(self._run, "registry-07")
-        self._thread.start()
+        thread = Thread(self._run, "registry-07")
+        thread.start()
+        self._thread = thread
 
     def add_topic(self, topic: str) -> None:
         """Register a new topic, soon. Does not wait."""
@@ -85,14 +87,16 @@ class Registry07:
         self._wake.set()
 
     def close(self) -> None:
-        """End the session, and with it the registration."""
+        """End the session, and with it the registration. If ZooKeeper cannot be reached, this takes a few seconds."""
         self._stopped = True
         self._wake.set()
-        if self._thread is not None:
-            self._thread.join()
         if self._client is not None:
-            close(self._client)
-            self._client = None
+            close(self._client)  # before the join: the thread may be in a call that waits until ZooKeeper is back
+        if self._thread is not None:
+            # With a limit, because of a race in kazoo: a call looks at the state, then the session ends and kazoo fails
+            # the calls in its queue, then the call puts itself into the queue, where nothing ever answers it.
+            self._thread.join(LONGEST_STOP_S)
+        self._client = None
 
     def _check_chroot(self) -> None:
         later = next((path for path in LATER_NODES if self._client.exists(path) is not None), None)
@@ -162,7 +166,7 @@ class Registry07:
                 self._register_topics()
                 complained = False
             except Exception as error:  # without this thread the broker would never register again
-                if not complained:
+                if not complained and not self._stopped:
                     expected = isinstance(error, KazooException | KazooTimeoutError)
                     log.warning(
                         "the registration as %s failed and is tried again: %s",

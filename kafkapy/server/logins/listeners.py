@@ -37,7 +37,7 @@ class SaslLogins:
 
     def __init__(self, services: Services, dispatcher: Handler) -> None:
         self.services = services
-        self.counts = LoginMeters(services.counters)
+        self.counts = LoginMeters(services.counters, services.clock)
         self._dispatcher = dispatcher
         self._first = FirstLogins()
         self._expiring = ExpiringSessions(dispatcher, self.counts.expired)
@@ -45,6 +45,14 @@ class SaslLogins:
         self._challenge_key = services.users.challenge_key()
         self._listeners = self._made(services.config)
         self._given = given(services.config)
+
+    def check(self, config: BrokerConfig) -> None:
+        """Raise ConfigError if the SASL settings of `config` differ from those of the broker and cannot be used. This
+        may read files."""
+        # Not compared with `_given`, the last usable settings: if another program has stored settings that cannot be
+        # used, changes of other settings must still be accepted.
+        if given(config) != given(self.services.config):
+            self._made(config)
 
     def configure(self, config: BrokerConfig) -> None:
         """Use changed settings for later logins. Settings that cannot be used change nothing, and are logged."""

@@ -9,6 +9,8 @@ from typing import Any
 from kafkapy.errors import Errors
 from kafkapy.protocol.message import Message, camel_case
 
+_CODES = ("error_code", "partition_error_code")  # AddPartitionsToTxn has the second one
+
 
 def error_codes(message: Message) -> Iterator[int]:
     """Yield the error codes other than NONE in a message and in the structs inside it."""
@@ -17,8 +19,8 @@ def error_codes(message: Message) -> Iterator[int]:
 
 def _codes(cls: Any, message: Any) -> Iterator[int]:
     """Yield the error codes in a message of the class `cls`, or in a tuple with the values of its fields."""
-    if "error_code" in cls._fields:
-        code = _value(cls, message, "error_code")
+    for name in _own_codes(cls):
+        code = _value(cls, message, name)
         if code != Errors.NONE:
             yield code
     for name in _fields_with_codes(cls):
@@ -31,6 +33,12 @@ def _value(cls: Any, message: Any, name: str) -> Any:
 
 
 @cache
+def _own_codes(cls: Any) -> tuple[str, ...]:
+    """Return the names of a message's own fields that are error codes."""
+    return tuple(name for name in _CODES if name in cls._fields)
+
+
+@cache
 def _fields_with_codes(cls: Any) -> tuple[str, ...]:
     """Return the names of a message's fields that are lists of structs with an error code, directly or in structs
     inside them."""
@@ -40,6 +48,6 @@ def _fields_with_codes(cls: Any) -> tuple[str, ...]:
         if isinstance(inner, type) and issubclass(inner, Message):
             is_list = isinstance(getattr(cls(), name), list)
             further: Any = inner
-            if is_list and ("error_code" in inner._fields or _fields_with_codes(further)):
+            if is_list and (_own_codes(further) or _fields_with_codes(further)):
                 found.append(name)
     return tuple(found)

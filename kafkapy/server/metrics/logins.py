@@ -6,9 +6,11 @@ import logging
 from typing import TYPE_CHECKING
 
 from kafkapy.runtime.counters import LabelledCounters, Metric, Registry, metric_table
+from kafkapy.runtime.line_limit import LineLimit
 
 if TYPE_CHECKING:
     from kafkapy.network.connection import Connection
+    from kafkapy.runtime.clock import Clock
 
 log = logging.getLogger("kafkapy.server.logins")
 
@@ -30,18 +32,23 @@ METRICS = metric_table(
 class LoginMeters:
     """Counts re-authentications and expired sessions, and logs those that close a connection. For all threads."""
 
-    def __init__(self, counters: Registry) -> None:
+    def __init__(self, counters: Registry, clock: Clock) -> None:
         self._counts = LabelledCounters(counters, METRICS.values())
+        self._lines = LineLimit(clock)
 
     def reauthenticated(self, listener: str) -> None:
         self._counts.add(METRICS["network_reauthentications"], listener)
 
     def reauthentication_failed(self, conn: Connection, reason: str) -> None:
-        """Count and log a re-authentication that failed."""
+        """Count a re-authentication that failed. Log it, unless there are too many such lines."""
         self._counts.add(METRICS["network_reauthentication_failures"], conn.listener)
-        log.warning("re-authentication of %s failed: %s", conn.principal, reason, extra=conn.who)
+        left_out = self._lines.admit(conn.principal)
+        if left_out is not None:
+            log.warning("re-authentication of %s failed: %s%s", conn.principal, reason, left_out, extra=conn.who)
 
     def expired(self, conn: Connection) -> None:
-        """Count and log a request after the end of a session."""
+        """Count a request after the end of a session. Log it, unless there are too many such lines."""
         self._counts.add(METRICS["network_sessions_expired"], conn.listener)
-        log.info("closed a connection of %s: its session has expired", conn.principal, extra=conn.who)
+        left_out = self._lines.admit(conn.principal)
+        if left_out is not None:
+            log.info("closed a connection of %s: its session has expired%s", conn.principal, left_out, extra=conn.who)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from kafkapy.metadata.quotas import CONNECTIONS, DEFAULT
+from kafkapy.runtime.disk_pool import PoolStopped
+from kafkapy.runtime.threads import NoThread
 
 log = logging.getLogger("kafkapy.server.quotas")
 
@@ -18,7 +20,8 @@ class AddressLimits:
     """Resolves the entities of quotas to IP addresses, and passes all limits on whenever one of them changes.
 
     `apply(default, limits)` gets the limit of all other addresses (None: no limit) and those of single ones.
-    `later(call)` calls `call()` on a thread that may block: a host name has to be looked up.
+    `later(call)` calls `call()` on a thread that may block: a host name has to be looked up. It may raise NoThread
+    or PoolStopped.
     """
 
     def __init__(
@@ -51,7 +54,11 @@ class AddressLimits:
                     try:
                         self._addresses[name] = [str(ipaddress.ip_address(name))]
                     except ValueError:
-                        self._later(partial(self._resolve, name))
+                        try:
+                            self._later(partial(self._resolve, name))
+                        except (PoolStopped, NoThread) as error:
+                            log.warning("the quota of %s is not applied yet: %s", name, error)
+                            self._unresolved[name] = str(error)  # `resolve_missing` looks it up
             self._pass_on()
 
     def resolve_missing(self) -> None:
@@ -62,7 +69,11 @@ class AddressLimits:
             names = list(self._unresolved)
         if names and not self._is_resolving:
             self._is_resolving = True
-            self._later(partial(self._resolve_all, names))
+            try:
+                self._later(partial(self._resolve_all, names))
+            except BaseException:
+                self._is_resolving = False
+                raise
 
     def _resolve_all(self, names: Sequence[str]) -> None:
         try:

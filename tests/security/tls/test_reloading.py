@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.security.tls.certificates import peer_name
+from kafkapy.security.tls.certificates import Certificate, peer_name
 from kafkapy.security.tls.context import client_context, client_context_of
 from kafkapy.security.tls.errors import StoreError
 from kafkapy.security.tls.reloading import ReloadableContext
@@ -100,6 +100,16 @@ def test_a_store_that_does_not_load_changes_nothing(pki: Pki, tmp_path: Path) ->
         refused(holder, settings, words)
     write(path, first.pem())
     assert holder.reload()
+
+
+def test_stores_that_have_not_changed_refuse_nothing_when_they_have_expired(
+    pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = pki.authority.issue(SUBJECT, names=NAMES).settings(tmp_path)
+    holder = ReloadableContext(settings)
+    monkeypatch.setattr(Certificate, "days_left", lambda self, now=None: -1.0)
+    holder.check(settings)
+    assert not holder.reload(settings)
 
 
 def test_another_name_in_the_certificate_has_to_be_allowed(pki: Pki, tmp_path: Path) -> None:

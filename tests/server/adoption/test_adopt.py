@@ -11,11 +11,12 @@ from kafkapy.client.cluster import Cluster
 from kafkapy.client.producing.record_producer import RecordProducer
 from kafkapy.log.storage.files import Files
 from kafkapy.metadata.ids import encode_id
-from kafkapy.metadata.local.tree import FILE_NAME
+from kafkapy.metadata.local.tree import FILE_NAME, LocalTree
 from kafkapy.protocol.apis import INIT_PRODUCER_ID
 from kafkapy.server.adoption.adopt import adopt
 from kafkapy.server.adoption.errors import AdoptionError
 from kafkapy.server.adoption.knowledge import Knowledge
+from kafkapy.server.adoption.tree import UNFINISHED
 from kafkapy.server.adoption.zookeeper import read_cluster
 from kafkapy.server.broker import StartError
 from kafkapy.testing.broker import Broker
@@ -225,6 +226,27 @@ def test_a_failed_adoption_leaves_the_directory_unchanged(small, monkeypatch, fa
         monkeypatch.undo()
         adopt([path], Knowledge())
     assert (path / FILE_NAME).exists()
+
+
+def test_metadata_that_did_not_get_into_their_file_are_not_put_in_place(small, monkeypatch):
+    """On a full disk SQLite leaves the write-ahead log when the file is closed, and reports no error."""
+    path = small("v2-none-0")
+    close = LocalTree.close
+
+    def close_on_a_full_disk(tree):
+        left = {one: one.read_bytes() for one in path.glob(f"{UNFINISHED}*")}
+        close(tree)
+        for one, data in left.items():
+            one.write_bytes(data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalTree, "close", close_on_a_full_disk)
+        with pytest.raises(AdoptionError, match="free some space"):
+            adopt([path], Knowledge())
+    assert not list(path.glob(f"{FILE_NAME}*"))
+    adopt([path], Knowledge())
+    with Broker(path) as broker, Admin(broker.bootstrap_servers) as admin:
+        assert [topic.name for topic in admin.list_topics()] == ["v2-none"]
 
 
 def test_a_crash_during_the_adoption_leaves_the_directory_not_adopted(small):

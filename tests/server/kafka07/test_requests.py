@@ -503,8 +503,10 @@ def test_a_file_that_is_not_open_is_opened_by_a_pool(tmp_path):
         assert client.offsets() == [39, 26, 13, 0]
         served.server._kafka07.directory.env.files.open_files.shed()
         served.server._kafka07.directory.env.files.open_files.shed()
+        assert client.ask(fetch()) == (0, data)  # opens the first of them
         parts = [("t", 0, offset, 100) for offset in (0, 13, 26)]
         assert client.ask(multi_fetch(*parts)) == (0, (struct.pack(">ih", 15, 0) + data) * 3)
+        assert served.server._kafka07.directory.get("t", 0).bytes_out == 4 * len(data)
     served.stop()
 
 

@@ -2,7 +2,10 @@
 
 import socket
 
+import pytest
+
 from kafkapy.metadata.quotas import CONNECTIONS, DEFAULT
+from kafkapy.runtime.threads import NoThread
 from kafkapy.server.quotas.address_limits import AddressLimits
 
 
@@ -36,3 +39,22 @@ def test_a_name_without_an_address_is_looked_up_until_it_has_one(monkeypatch, ca
     limits.change("never.invalid", {})
     limits.resolve_missing()
     assert not waiting
+
+
+def test_a_name_is_looked_up_when_there_is_a_thread_again(monkeypatch):
+    monkeypatch.setattr(socket, "getaddrinfo", lambda name, *_, **__: [(0, 0, 0, "", ("192.0.2.2", 0))])
+    applied, waiting, is_short = [], [], True
+
+    def later(call):
+        if is_short:
+            raise NoThread("kafkapy-disk-0", "can't start new thread")
+        waiting.append(call)
+
+    limits = AddressLimits(lambda default, by_address: applied.append(dict(by_address)), later)
+    limits.change("late.invalid", {CONNECTIONS: 2.0})
+    with pytest.raises(NoThread):
+        limits.resolve_missing()
+    is_short = False
+    limits.resolve_missing()
+    waiting.pop()()
+    assert applied[-1] == {"192.0.2.2": 2}
