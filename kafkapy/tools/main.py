@@ -29,21 +29,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 errors="backslashreplace"
             )  # file names may have any bytes, and the locale's encoding may lack characters
     try:
-        return _run(args)
+        code = _run(args)
+        if sys.stdout is not None:  # it is None if the caller has closed file descriptor 1
+            sys.stdout.flush()  # here, so that output that cannot be written is an error as any other
+        return code
     except KeyboardInterrupt:
-        return INTERRUPTED
+        code = INTERRUPTED
     except Terminated:
-        return TERMINATED
+        code = TERMINATED
     except BrokenPipeError:
-        # The reader of our output has closed the pipe, as in `kafkapy log dump FILE | head`. At its exit Python would
-        # print an error when it flushes what is still buffered, so standard output becomes /dev/null.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
+        code = DONE  # the reader of the output has closed the pipe, as in `kafkapy log dump FILE | head`
     except Exception as error:
         if os.environ.get("KAFKAPY_DEBUG") == "1":
             raise
         print(f"kafkapy: {sentence_of(error)}", file=sys.stderr)
-        return WRONG_CALL if isinstance(error, CallError) else FAILED
+        code = WRONG_CALL if isinstance(error, CallError) else FAILED
+    _flush_or_drop_output()
+    return code
+
+
+def _flush_or_drop_output() -> None:
+    """Write what standard output has buffered. If that fails, make standard output /dev/null: otherwise Python, when it
+    exits, would try again, print an error of its own and exit with code 120."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(args: list[str]) -> int:

@@ -11,11 +11,13 @@ from typing import Annotated, BinaryIO
 import typer
 
 from kafkapy.client.producing.record_producer import RecordProducer
+from kafkapy.errors import KafkaError
 from kafkapy.record.compression import NAMES
 from kafkapy.tools.common.errors import CallError, ToolError
 from kafkapy.tools.common.options import DEFAULT_SERVER, CommandConfig, Servers, cluster_of
 from kafkapy.tools.common.output import progress
 from kafkapy.tools.common.record_json import RecordLine, parse_record
+from kafkapy.tools.main import sentence_of
 
 ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 
@@ -104,8 +106,8 @@ class _Lines:
 
 
 def _send(producer: RecordProducer, topic: str, source: BinaryIO, lines: _Lines, show: Callable[[int], None]) -> int:
-    """Send all lines as records, and return the number of records. Raises ToolError for an invalid line, after the
-    lines before it have been sent."""
+    """Send all lines as records, and return the number of records. Raises ToolError for an invalid line, or for a
+    record that the topic cannot take, after the lines before it have been sent."""
     count = 0
     done = 0
     try:
@@ -115,14 +117,17 @@ def _send(producer: RecordProducer, topic: str, source: BinaryIO, lines: _Lines,
                 show(done)
             record = lines.record(line.rstrip(b"\n").removesuffix(b"\r"), number)
             if record is not None:
-                producer.send(
-                    topic,
-                    record.value,
-                    record.key,
-                    headers=record.headers,
-                    partition=record.partition,
-                    timestamp=record.timestamp,
-                )
+                try:
+                    producer.send(
+                        topic,
+                        record.value,
+                        record.key,
+                        headers=record.headers,
+                        partition=record.partition,
+                        timestamp=record.timestamp,
+                    )
+                except KafkaError as error:  # such as for a partition that the topic does not have
+                    raise ToolError(f"line {number}: {sentence_of(error).rstrip('.')}") from error
                 count += 1
     except ToolError as error:
         producer.flush()

@@ -87,6 +87,16 @@ def test_a_line_without_key_is_reported_and_the_lines_before_it_are_stored(run, 
     assert run("consume", kafkapy_topic) == "b\n"
 
 
+def test_a_record_that_the_topic_cannot_take_is_reported_and_those_before_it_are_stored(
+    run, fails, lines, kafkapy_topic
+):
+    file = lines('{"value": "a"}', '{"value": "b", "partition": 7}', '{"value": "c"}')
+    sentence = fails("produce", kafkapy_topic, file, "--json")
+    assert sentence.startswith("kafkapy: line 2: topic ")
+    assert sentence.endswith(" (the 1 record before it was sent).\n")
+    assert run("consume", kafkapy_topic) == "a\n"
+
+
 def test_json_lines_are_produced_and_consumed(run, lines, tmp_path, kafkapy_topic):
     record = {"key": "k", "value": {"base64": "AP8="}, "headers": [["h", "x"], ["h", None]], "timestamp": 1600000000000}
     run("produce", kafkapy_topic, lines(json.dumps(record), "", '{"value": {"a": 1}, "partition": 0}'), "--json")

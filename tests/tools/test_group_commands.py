@@ -15,7 +15,9 @@ import pytest
 from kafkapy.client import Admin, NewTopic, RecordProducer
 from kafkapy.client.producing.transactional_producer import TransactionalProducer
 from kafkapy.testing.broker import Broker
+from kafkapy.tools.common.errors import ToolError
 from kafkapy.tools.consume import kafka_member
+from kafkapy.tools.groups.kafka import KafkaGroups
 from tests.harness.waiting import eventually
 
 
@@ -255,6 +257,30 @@ def test_a_reset_is_first_shown_and_then_executed(run, topic):
     (line,) = document["offsets"]
     assert (line["topic"], line["partition"], line["new"]) == (topic, 2, 10)
     assert line["note"].endswith(" is after the end")
+
+
+def test_a_reset_that_fails_in_the_middle_says_what_is_done(run, kafkapy, topic, monkeypatch):
+    commit = KafkaGroups.commit
+
+    def refusing(self, name, offsets):
+        if name == "reset-second":
+            raise ToolError(f"group {name!r} has members by now")
+        commit(self, name, offsets)
+
+    monkeypatch.setattr(KafkaGroups, "commit", refusing)
+    words = ["groups", "reset-offsets", "reset-first", "reset-second", "--topic", topic, "--to-latest", "--execute"]
+    assert kafkapy(*words) == (
+        1,
+        "",
+        "kafkapy: committed already: 1 group, reset-first.\nkafkapy: group 'reset-second' has members by now.\n",
+    )
+    assert offsets(run, "reset-first") == {0: 10, 1: 10, 2: 10}
+
+
+def test_a_reset_whose_plan_cannot_be_written_changes_nothing(fails, topic, tmp_path):
+    words = ["groups", "reset-offsets", "unwritten", "--topic", topic, "--to-latest", "--execute"]
+    assert "cannot be written: No such file" in fails(*words, "--export", tmp_path / "nowhere" / "plan.csv")
+    assert "there is no group 'unwritten'" in fails("groups", "describe", "unwritten")
 
 
 def test_a_reset_of_missing_topics_or_partitions_is_refused(run, fails, topic):

@@ -74,6 +74,47 @@ def test_a_closed_pipe_is_no_failure():
         assert child.wait() == 0
 
 
+def test_output_that_cannot_be_written_is_a_failure_in_one_sentence():
+    with open("/dev/full", "wb") as full:
+        command = [sys.executable, "-m", "kafkapy", "--version"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (1, b"kafkapy: No space left on device.\n")
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "words"),
+    [
+        ("ValueError('boo')", 1, b"kafkapy: unexpected error: ValueError: boo; "),
+        ("KeyboardInterrupt", 130, b""),
+    ],
+)
+def test_after_a_failure_output_that_cannot_be_written_changes_no_exit_code(raised, code, words):
+    script = (
+        "import sys\n"
+        "from kafkapy.tools import main, cli\n"
+        "def ended(args):\n"
+        "    print('some output')\n"
+        f"    raise {raised}\n"
+        "cli.run = ended\n"
+        "sys.exit(main.main(['topics']))\n"
+    )
+    env = {name: value for name, value in os.environ.items() if name not in ("KAFKAPY_DEBUG", "PYTHONUNBUFFERED")}
+    with open("/dev/full", "wb") as full:
+        command = [sys.executable, "-c", script]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=env, check=False)
+    assert (done.returncode, done.stderr.count(b"\n")) == (code, 1 if words else 0)
+    assert done.stderr.startswith(words)
+
+
+def test_a_pipe_that_nobody_reads_is_no_failure():
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "kafkapy", "--version"]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_a_command_whose_reader_closes_the_pipe_is_no_failure(tmp_path):
     (tmp_path / "t-0").mkdir()
     records = [(0, b"k", b"v" * 100, ())] * 10_000

@@ -17,7 +17,14 @@ headers = st.lists(st.tuples(st.text(max_size=5), content), max_size=3).map(tupl
 
 @given(
     st.builds(
-        ConsumerRecord, st.just("t"), st.integers(0, 9), st.integers(0), st.integers(0), content, content, headers
+        ConsumerRecord,
+        st.just("t"),
+        st.integers(0, 9),
+        st.integers(0),
+        st.integers(0, 2**63 - 1),
+        content,
+        content,
+        headers,
     )
 )
 def test_produce_accepts_the_output_of_consume(record):
@@ -60,6 +67,9 @@ def test_an_object_is_a_record(given, expected):
         (b'{"partition": "0"}', "line 7: partition '0' is not a number from 0 on"),
         (b'{"timestamp": true}', "line 7: timestamp True is neither"),
         (b'{"timestamp": "monday"}', "line 7: "),
+        (b'{"timestamp": 9223372036854775808}', "line 7: timestamp 9223372036854775808 is neither"),
+        (b'{"timestamp": "@9223372036854775808"}', "line 7: timestamp '@9223372036854775808' is neither"),
+        (b'{"headers": {"\\ud800": "x"}}', "line 7: "),
     ],
 )
 def test_the_error_for_an_invalid_record_names_the_line(line, words):

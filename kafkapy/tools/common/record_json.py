@@ -81,12 +81,14 @@ def _bytes(value: Any) -> bytes | None:
 
 def _headers(value: Any) -> tuple[tuple[str, bytes | None], ...]:
     """Return the headers in the JSON value: an object, or a list of [name, value] if a name repeats or the order
-    matters. Raises ValueError for another value."""
+    matters. Raises ValueError for another value, and for a name that the producer cannot encode."""
     pairs = list(value.items()) if isinstance(value, dict) else value or []
     if not isinstance(pairs, list) or not all(
         isinstance(pair, (list, tuple)) and len(pair) == 2 and isinstance(pair[0], str) for pair in pairs
     ):
         raise ValueError(f"headers {value!r} are neither an object nor a list of [name, value]")
+    for name, _ in pairs:
+        name.encode("utf-8", "surrogateescape")  # as the producer encodes it; UnicodeEncodeError is a ValueError
     return tuple((name, _bytes(content)) for name, content in pairs)
 
 
@@ -97,8 +99,7 @@ def _partition(value: Any) -> int | None:
 
 
 def _timestamp(value: Any) -> int | None:
-    if isinstance(value, str):
-        return timestamp_of(value)
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+    found = timestamp_of(value) if isinstance(value, str) else value
+    if found is not None and (isinstance(found, bool) or not isinstance(found, int) or not -(2**63) <= found < 2**63):
         raise ValueError(f"timestamp {value!r} is neither milliseconds since 1970 nor an ISO 8601 time")
-    return value
+    return found

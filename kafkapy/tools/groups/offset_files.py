@@ -91,7 +91,7 @@ def import_offsets(
         backend.refuse_active(wanted)
         before = backend.committed(wanted)
         if execute:
-            _commit(backend, {name: lines[name] for name in wanted})
+            commit_each(backend, {name: lines[name] for name in wanted})
     plan = [(name, *where, before[name].get(where), offset) for name in wanted for where, offset in lines[name].items()]
     columns = ("group", "topic", "partition", "committed", "new")
     if as_json:
@@ -107,7 +107,7 @@ def import_offsets(
         print("This is the plan; nothing was changed. --execute carries it out.")
 
 
-def _commit(backend: GroupBackend, groups: Groups) -> None:
+def commit_each(backend: GroupBackend, groups: Groups) -> None:
     """Commit the offsets of one group after the other. After a failure, print on standard error which groups are
     already committed, and raise the error."""
     done: list[str] = []

@@ -15,6 +15,7 @@ from kafkapy.tools.common.output import counted, print_json, print_table
 from kafkapy.tools.common.partition_ranges import topics_and_partitions
 from kafkapy.tools.common.times import duration_of
 from kafkapy.tools.groups.backend import ThroughZooKeeper, group_backend
+from kafkapy.tools.groups.offset_files import commit_each
 from kafkapy.tools.groups.plan_file import STANDARD, read_plan, write_plan
 from kafkapy.tools.groups.reset_plan import Goal, Reset, plan_goal, plan_offsets
 
@@ -111,13 +112,13 @@ def reset_offsets(
             else:
                 partitions = _partitions(backend.admin, group, scope, committed, quiet=all_groups)
                 plan += plan_goal(backend.admin, group, partitions, committed, goal, number)
+        if export is not None:  # before the commits: if the file cannot be written, nothing has been changed
+            write_plan(export, plan, with_group=len(wanted) != 1)
         if execute:
-            for group in wanted:
-                new = {(line.topic, str(line.partition)): line.new for line in plan if line.group == group}
-                if new:
-                    backend.commit(group, new)
-    if export is not None:
-        write_plan(export, plan, with_group=len(wanted) != 1)
+            new: dict[str, dict[tuple[str, str], int]] = {}
+            for line in plan:
+                new.setdefault(line.group, {})[line.topic, str(line.partition)] = line.new
+            commit_each(backend, new)
     if export != STANDARD:
         _show(plan, execute, as_json)
 

@@ -10,6 +10,7 @@ import pytest
 
 from kafkapy.log.directories.dir_lock import DirLock
 from kafkapy.record.batch import build
+from kafkapy.tools.log.verify import repair
 
 BEFORE = Path(__file__).parents[2] / "data" / "golden" / "kafka-3.9.1-recovery" / "before"
 AFTER = BEFORE.parent / "after"
@@ -109,6 +110,25 @@ def test_checkpoints_are_not_beyond_the_end_of_a_truncated_log(kafkapy, log_dir)
     code, _, _ = kafkapy("log", "verify", "--repair", "--yes", log_dir)
     assert code == 0
     assert checkpoint.read_text() == "0\n2\ntorn-tail 0 42\nuntouched 0 50\n"
+
+
+def test_what_is_written_anew_is_given_to_the_owner_of_the_directory(kafkapy, log_dir, monkeypatch):
+    given = set()
+    monkeypatch.setattr(repair, "give_to_owner", lambda path, directory: given.add((path, directory)))
+    checkpoint = log_dir / "replication-offset-checkpoint"
+    checkpoint.write_text("0\n1\ntorn-tail 0 50\n")
+    for name in ("no-index-0", "torn-tail-0"):
+        assert kafkapy("log", "verify", "--repair", "--yes", log_dir / name).code == 0
+    directory = log_dir / "no-index-0"
+    assert {(path, directory) for path in directory.glob("*.index")} <= given
+    assert (checkpoint, log_dir) in given
+
+
+def test_a_partition_that_cannot_be_repaired_does_not_keep_others_from_it(kafkapy, log_dir):
+    stray = (log_dir / "bad-crc-last-0").rename(log_dir / "bad-crc-last-0.1-stray")
+    code, _, err = kafkapy("log", "verify", "--repair", "--yes", log_dir)
+    assert (code, err) == (1, f"kafkapy: {stray} cannot be repaired: it is not named TOPIC-PARTITION.\n")
+    assert logs_of(log_dir / "torn-tail-0") == logs_of(AFTER / "torn-tail-0")
 
 
 def test_problems_that_recovery_cannot_repair_are_still_reported(kafkapy, tmp_path):

@@ -1,12 +1,16 @@
 """The tools on the directory of a running broker: indexes are preallocated, the last batch may be incomplete."""
 
 import shutil
+import struct
 
 import pytest
 
 from kafkapy.log.offline.stored_batches import LogReader
+from kafkapy.record.batch import build
+from kafkapy.record.control import ABORT, COMMIT, encode_key
 from kafkapy.tools.log.dump import indexes as dump_indexes
 from kafkapy.tools.log.verify import partition as partition_check
+from tests.harness.markers import encode_marker
 from tests.log.support import Bench, batch
 
 NAME = "00000000000000000000"
@@ -76,4 +80,45 @@ def test_a_segment_that_is_rolled_after_the_directory_was_listed_is_no_problem(k
     monkeypatch.setattr(partition_check, "segments_in", lambda directory: listed)
     log.roll()
     code, out, _ = kafkapy("log", "verify", log.dir)
+    assert (code, out.count("no problem found")) == (0, 1)
+
+
+def delete_after_it_was_listed(directory, base, monkeypatch):
+    """Delete a segment's files as a broker does between the listing of the directory and the check of the segment."""
+    listed = partition_check.segments_in(directory)
+    monkeypatch.setattr(partition_check, "segments_in", lambda directory: listed)
+    for path in list(directory.glob(f"{base:020d}.*")):
+        path.unlink()
+
+
+@pytest.mark.parametrize("log", [2], indirect=True)
+def test_a_segment_that_is_deleted_after_the_directory_was_listed_is_no_problem(kafkapy, log, tmp_path, monkeypatch):
+    log.roll()
+    log.append([batch(2, timestamp=2)], 0)
+    copy = shutil.copytree(log.dir, tmp_path / "t-0")
+    delete_after_it_was_listed(copy, 0, monkeypatch)
+    code, out, _ = kafkapy("log", "verify", copy)
+    assert (code, out.count("no problem found")) == (0, 1)
+
+
+def test_a_transaction_that_ends_in_a_deleted_segment_is_no_problem(kafkapy, tmp_path, monkeypatch):
+    """The transaction at offset 0 is committed in the deleted segment; the one at offset 2 is another, aborted one."""
+    own = {"producer_id": 7, "producer_epoch": 0, "leader_epoch": 0, "transactional": True}
+
+    def data(offset, sequence):
+        return build([(0, b"k", b"v", ())], base_offset=offset, base_sequence=sequence, **own)
+
+    def marker(kind, offset):
+        return build([(0, encode_key(kind), encode_marker(3), ())], base_offset=offset, control=True, **own)
+
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    for base, content in enumerate([data(0, 0), marker(COMMIT, 1), data(2, 1) + marker(ABORT, 3)]):
+        (directory / f"{base:020d}.log").write_bytes(content)
+        (directory / f"{base:020d}.index").write_bytes(b"")
+    (directory / f"{2:020d}.txnindex").write_bytes(struct.pack(">hqqqq", 0, 7, 2, 3, 4))
+    (directory / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    assert kafkapy("log", "verify", directory).code == 0
+    delete_after_it_was_listed(directory, 1, monkeypatch)
+    code, out, _ = kafkapy("log", "verify", directory)
     assert (code, out.count("no problem found")) == (0, 1)

@@ -1,6 +1,7 @@
 """`log tail`: the last records, and a log that meanwhile grows, rolls, is truncated, loses its start or is deleted."""
 
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -191,6 +192,25 @@ def test_the_command_follows_until_it_is_interrupted(log):
         assert tail.stdout.readline() == b"b\n"
         log.append(0, batch(2, "c"))
         assert tail.stdout.readline() == b"c\n"
+        tail.send_signal(signal.SIGINT)
+        _, err = tail.communicate(timeout=30)
+    assert (tail.returncode, err) == (130, b"")
+
+
+def test_more_partitions_than_the_soft_limit_on_open_files_are_followed(tmp_path):
+    logs = [Log(tmp_path / f"t-{number}") for number in range(80)]
+    for one in logs:
+        one.append(0, batch(0, "a"))
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with subprocess.Popen(
+        [sys.executable, "-m", "kafkapy", "log", "tail", "-f", "-n", "1", "--format", "value", tmp_path],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard)),
+    ) as tail:
+        assert [tail.stdout.readline() for _ in logs] == [b"a\n"] * len(logs)
+        logs[-1].append(0, batch(1, "b"))
+        assert tail.stdout.readline() == b"b\n"
         tail.send_signal(signal.SIGINT)
         _, err = tail.communicate(timeout=30)
     assert (tail.returncode, err) == (130, b"")

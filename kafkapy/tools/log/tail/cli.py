@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from kafkapy.log.offline.places import places_in
+from kafkapy.runtime.descriptors import raise_descriptor_limit
 from kafkapy.tools.common.record_formats import ChosenFormat, Format, JsonFormat
 from kafkapy.tools.log.decoders.options import (
     KeyDecoding,
@@ -64,6 +65,8 @@ def tail(
     def shown(follower: Follower | Follower07) -> Show:
         return lambda one: out.write(lines.line(follower.place, one.record, control=one.control))
 
+    if follow:
+        raise_descriptor_limit()  # every partition keeps a file open
     try:
         for follower in followers:
             follower.last(count, shown(follower))

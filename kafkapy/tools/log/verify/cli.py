@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kafkapy.tools.common.errors import CallError, ToolError
+from kafkapy.tools.common.errors import CallError, ToolError, fail_if_any
 from kafkapy.tools.common.output import counted, progress
 from kafkapy.tools.log.decoders.values import compact
 from kafkapy.tools.log.verify.paths import check_path, is_partition, size_of
@@ -90,11 +90,18 @@ def _repair(paths: list[Path], report: Report, as_json: bool, yes: bool) -> None
             print(f"  {path}", file=sys.stderr)
         if not typer.confirm("Continue?", err=True):
             raise ToolError("Nothing was changed.")
+    refused: list[str] = []
     for log_dir in sorted({path.absolute().parent for path in damaged}):
         with repair.locked(log_dir):
             for path in damaged:
                 if path.absolute().parent == log_dir:
-                    message = repair.repair(path.absolute(), files[path])
-                    print(compact({"type": "repair", "message": message}) if as_json else message)
-    if _check(paths, as_json).problems:
+                    try:
+                        message = repair.repair(path.absolute(), files[path])
+                    except ToolError as error:
+                        refused.append(str(error).rstrip("."))
+                    else:
+                        print(compact({"type": "repair", "message": message}) if as_json else message)
+    left = _check(paths, as_json).problems
+    fail_if_any(refused)
+    if left:
         raise typer.Exit(1)

@@ -1,5 +1,6 @@
 """Checks the directory of a partition: its segments in order, and the other files in it."""
 
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,27 +47,39 @@ def check_partition(directory: Path, report: Report) -> CheckedPartition:
         check_small_file(small, report)
     snapshots = _snapshots_in(directory)
     parsed = names.parse_dir_name(directory.name)
-    producers = ProducerCheck(report, by_coordinator=parsed is not None and parsed.topic in COORDINATORS)
+    by_coordinator = parsed is not None and parsed.topic in COORDINATORS
+    producers = ProducerCheck(report, by_coordinator=by_coordinator)
     start = segments[0][0]
     if start in snapshots:
         producers.begin(snapshots[start])
     checked: list[CheckedSegment] = []
     for number, (base, path) in enumerate(segments):
-        found = check_segment(
-            path,
-            base,
-            report,
-            expected=checked[-1].next_offset if checked else -1,
-            follow=lambda produced, read, path=path: producers.follow(path, produced, read),  # type: ignore[misc]
-        )
+        following = segments[number + 1][0] if number + 1 < len(segments) else None
+        try:
+            found = check_segment(
+                path,
+                base,
+                report,
+                expected=checked[-1].next_offset if checked else -1,
+                follow=partial(producers.follow, path),
+            )
+        except FileNotFoundError:
+            if following is None or path.exists():
+                raise
+            # A broker has deleted the segment since the directory was listed, or has cleaned it into an earlier one.
+            # Transactions that were open before it may have ended in it, so the state of the producers is not known.
+            producers = ProducerCheck(report, by_coordinator=by_coordinator)
+            producers.missing_before(following)
+            continue
+        if following is None:
+            following = found.next_offset
         _check_between(checked[-1] if checked else None, found, report)
         checked.append(found)
-        following = segments[number + 1][0] if number + 1 < len(segments) else found.next_offset
         producers.segment_ends(path, FAR if found.grown else following)
         if not found.is_valid or following > found.next_offset:
             producers.missing_before(following)
         # A snapshot at a base offset is the state before that segment; a clean stop writes one at the log's end.
-        if following in snapshots and following != start:
+        if following in snapshots and following != start and snapshots[following].exists():
             producers.snapshot(snapshots.pop(following), following, start)
     _check_other_snapshots(snapshots, report)
     last = checked[-1]
@@ -89,7 +102,8 @@ def _check_names(directory: Path, segments: list[tuple[int, Path]], report: Repo
     which it rebuilds."""
     for _, path in segments:
         index = path.with_suffix(names.OFFSET_INDEX)
-        if path.stat().st_size and not index.exists():
+        # A broker that deletes a segment renames the .log file first: if that is still there, the index is missing.
+        if not index.exists() and path.exists() and path.stat().st_size:
             report.add(index, f"is missing, {path.name} exists")
     bases = {base for base, _ in segments}
     for path in sorted(directory.iterdir()):
@@ -115,4 +129,5 @@ def _check_other_snapshots(snapshots: dict[int, Path], report: Report) -> None:
     are not between two readable batches."""
     alone = ProducerCheck(report, by_coordinator=False)
     for offset, path in sorted(snapshots.items()):
-        alone.snapshot(path, max(offset, 1), FAR)
+        if path.exists():  # a broker may have deleted it with its segment
+            alone.snapshot(path, max(offset, 1), FAR)

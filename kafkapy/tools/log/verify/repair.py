@@ -23,6 +23,7 @@ from kafkapy.log.environment import Environment
 from kafkapy.log.partition_log import PartitionLog
 from kafkapy.log.storage.files import Files
 from kafkapy.runtime.clock import SystemClock
+from kafkapy.server.adoption.tree import give_to_owner
 from kafkapy.tools.common.errors import ToolError
 from kafkapy.tools.log.verify.partition import segments_in
 from kafkapy.tools.log.verify.small_files import CHECKPOINTS
@@ -104,6 +105,9 @@ def repair(directory: Path, damaged: Collection[Path]) -> str:
         afterwards.run()
     except KafkaError as error:
         raise ToolError(f"{directory} cannot be repaired: {error.message}") from error
+    finally:
+        for path in directory.iterdir():  # new files belong to root if root runs this, and the broker must write them
+            give_to_owner(path, directory)
     _lower_checkpoints(env.files, log_dir, parsed.topic, parsed.partition, log.log_end_offset)
     after = {path.name: path.stat().st_size for _, path in segments_in(directory)}
     return _summary(directory, before, after, log.log_end_offset)
@@ -120,6 +124,7 @@ def _lower_checkpoints(files: Files, log_dir: Path, topic: str, partition: int, 
             continue
         if offsets.get((topic, partition), 0) > end:
             checkpoint.write({**offsets, (topic, partition): end})
+            give_to_owner(log_dir / name, log_dir)
 
 
 def _reaches_back_to(path: Path) -> int:
