@@ -419,6 +419,21 @@ def test_with_dual_commits_the_later_offset_is_used(consumer: Open, bootstrap: s
     assert got == {(0, 5), (0, 6), (0, 7), (0, 8), (0, 9), (1, 8), (1, 9), (3, 9)}
 
 
+def test_with_dual_commits_offsets_of_partitions_without_new_records_get_into_both_places(
+    consumer: Open, bootstrap: str, zk: KazooClient
+) -> None:
+    produce(bootstrap, 40)
+    for number in range(4):
+        zk.create(f"/consumers/g/offsets/{TOPIC}/{number}", b"10", makepath=True)
+    connector = consumer(offsets_storage="kafka")
+    connector.create_message_streams({TOPIC: 1})
+    connector.shutdown()
+    with Cluster(bootstrap) as cluster:
+        found = GroupAdmin(cluster).offsets(["g"])["g"]
+    assert isinstance(found, dict)
+    assert {where: one.offset for where, one in found.items()} == {(TOPIC, number): 10 for number in range(4)}
+
+
 def test_given_offsets_are_committed_only_for_owned_partitions(consumer: Open, bootstrap: str, zk: KazooClient) -> None:
     produce(bootstrap, 40)
     connector = consumer()

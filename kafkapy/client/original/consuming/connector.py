@@ -300,7 +300,9 @@ class ConsumerConnector:
                 if isinstance(offset, KafkaError):
                     stream.fail(owned, offset)
                     continue
-                if offset is not None:
+                # With dual commits the offset may be in one place only. Then the first commit puts it into both, also
+                # if nothing new is read: else who reads only Kafka afterwards would find none.
+                if offset is not None and not self.settings.dual_commit:
                     self._committed[partition] = offset
                 begun.append(owned)
             if self._on_claim is not None:
