@@ -92,6 +92,11 @@ def test_names_that_examples_import_from_kafkapy_exist(page: Path) -> None:
                 assert [alias.name for alias in node.names if not hasattr(module, alias.name)] == []
 
 
+def test_the_architecture_names_every_compiled_module() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    assert [path.stem for path in sorted((ROOT / "ext").glob("*.pyx")) if f"`{path.stem}`" not in page] == []
+
+
 def test_the_checks_find_what_they_look_for() -> None:
     every = [words for page in PAGES for words in commands(page)]
     assert ["groups", "describe", "--state"] in every

@@ -15,7 +15,8 @@ from kafkapy.server.config.alter import (
     topic_operations,
 )
 from kafkapy.server.config.broker_config import BrokerConfig
-from kafkapy.server.config.dynamic_keys import usable
+from kafkapy.server.config.dynamic_keys import _PER_LISTENER, problem, usable
+from kafkapy.server.config.keys import BROKER_KEYS
 
 
 def refused(code: int, call: object, *arguments: object, **keywords: object) -> str:
@@ -141,6 +142,14 @@ def test_invalid_changes_of_broker_settings_are_refused(values: dict[str, str], 
     assert message.startswith(f"{name}=")
     assert message.count(f"{name}=") == 1
     assert "geheim" not in message
+
+
+def test_of_the_settings_of_tls_only_stores_change_while_the_broker_runs() -> None:
+    names = [name for name in BROKER_KEYS if name.startswith("ssl.")]
+    for_one_listener = {name: problem(f"listener.name.x.{name}", "1", per_broker=True) for name in names}
+    fixed = {name for name, why in for_one_listener.items() if why == "cannot be changed while the broker runs"}
+    assert {name for name in names if name not in fixed} == _PER_LISTENER  # what docs/configuration.md says
+    assert all(problem(name, "1", per_broker=True) for name in names)
 
 
 def test_thread_pools_change_by_half_or_double_at_most() -> None:

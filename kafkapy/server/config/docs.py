@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from kafkapy.log.config import TOPIC_KEYS, TOPIC_SYNONYMS
 from kafkapy.runtime.config_def import ConfigKey, ConfigType
+from kafkapy.server.config.broker_config import EFFECTIVE_PER_LISTENER
 from kafkapy.server.config.keys import BROKER_KEYS, DEFAULTS_HERE, FAMILIES, READ_ONLY_HERE
 
 _INTRODUCTION = """# Configuration
@@ -34,20 +35,27 @@ The broker does not start with an invalid value; the error names the setting, th
 the unknown settings, another the settings without an effect in this broker, which have "no" in the column "effect".
 
 Settings that protect an Apache Kafka broker, but are not supported here, also prevent the start, with an error that
-explains it: an authorizer in Java other than Kafka's (`authorizer.class.name`), delegation tokens
-(`delegation.token.secret.key`), Kerberos (`sasl.kerberos.*`, GSSAPI), unknown settings of TLS and SASL, a Java policy
-for topics or settings (`create.topic.policy.class.name`, `alter.config.policy.class.name`). An empty value and Kafka's
-default are accepted. These settings are refused while the broker runs, too. If Apache Kafka has stored one
-as a dynamic setting, it also prevents the start, unless it is for a listener that this broker does not have, or the
-file sets it to an accepted value.
+explains it: an authorizer in Java other than Kafka's (`authorizer.class.name`), a Java class that decides quotas
+(`client.quota.callback.class`), a Java policy for topics or settings (`create.topic.policy.class.name`,
+`alter.config.policy.class.name`), delegation tokens (`delegation.token.secret.key`), Kerberos (`sasl.kerberos.*`,
+GSSAPI), unknown settings of TLS and SASL, and restrictions of the TLS to ZooKeeper (`zookeeper.ssl.crl.enable`,
+`zookeeper.ssl.ocsp.enable`, `zookeeper.ssl.cipher.suites`, `zookeeper.ssl.enabled.protocols`). An empty value and
+Kafka's default are accepted. These settings are refused while the broker runs, too. If Apache Kafka has stored one as a
+dynamic setting, it also prevents the start, unless it is for a listener that this broker does not have, or the file
+sets it to an accepted value.
 
 Without `zookeeper.connect` this broker stores its metadata itself.
 
 The column "changes" says how a setting can be changed while the broker runs, with AlterConfigs or
 IncrementalAlterConfigs: not at all (read-only), for one broker (per-broker), or for one broker or all of them
-(cluster-wide). The broker takes the first value that it finds in: the topic's own settings, the broker's dynamic
-settings, the cluster's dynamic settings, the file, the defaults. `listener.name.NAME.SETTING` sets a value for one
-listener.
+(cluster-wide). For the settings `ssl.*` the column says what Kafka can change. This broker can change only those of key
+stores and trust stores, and only for one listener ([how](security.md#new-certificates-without-a-restart)).
+
+The broker takes the first value that it finds in: the topic's own settings, the broker's dynamic settings, the
+cluster's dynamic settings, the file, the defaults.
+
+`listener.name.NAME.SETTING`, with NAME in lower case, sets a value for one listener. It has an effect for the settings
+`ssl.*` and `sasl.*`, and for {per_listener}.
 """
 
 _TOPIC_INTRODUCTION = """## Topics
@@ -63,6 +71,7 @@ def page() -> str:
         _INTRODUCTION.format(
             defaults=_words(f"`{name}={value}`" for name, value in sorted(DEFAULTS_HERE.items())),
             read_only=_words(f"`{name}`" for name in sorted(READ_ONLY_HERE)),
+            per_listener=_words(f"`{name}`" for name in sorted(EFFECTIVE_PER_LISTENER)),
         )
     ]
     for family in FAMILIES:

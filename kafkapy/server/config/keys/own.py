@@ -69,13 +69,15 @@ ROWS: tuple[Row, ...] = (
     ("kafkapy.read.ahead.bytes", T.LONG, 2 * 1024**2, Range(0), MEDIUM, "E",
      "How far the broker reads ahead of a consumer that reads sequentially from disk; below 1 MiB: no read-ahead."),
     ("kafkapy.read.ahead.max.bytes", T.LONG, 64 * 1024**2, Range(0), MEDIUM, "E",
-     "Most bytes read ahead of all such consumers together, in equal shares; about as many stay for others behind."),
+     "Most bytes read ahead for all such consumers, in equal shares; as many more stay for consumers close behind "
+     "others."),
     ("kafkapy.drop.behind.enable", T.BOOLEAN, True, None, MEDIUM, "E",
      "Whether records that were read from disk for a consumer leave the page cache when it has passed them."),
     ("kafkapy.append.pool.threads", T.INT, 16, Range(1, 256), MEDIUM, "E",
      "Threads for appends that wait for a disk, and so the most partitions that wait for an fsync at the same time."),
     ("kafkapy.stall.threshold.ms", T.DOUBLE, 1.0, Range(0), LOW, "E",
-     "A write that takes longer moves a log directory's appends off the network threads until the disk recovers."),
+     "If two writes within 50 ms take longer (plus 20 ns a byte), appends leave the network threads until the disk "
+     "recovers."),
     ("kafkapy.decompressed.max.bytes", T.LONG, 128 * 1024**2, Range(1), MEDIUM, "E",
      "Largest decompressed size of a compressed batch; a larger batch is refused."),
     ("kafkapy.log.max.open.files", T.INT, 0, Range(0), MEDIUM, "E",
