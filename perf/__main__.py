@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from perf import jars, network, tables
+from perf import cpu, jars, network, tables
 from perf.brokers import Fleet
 from perf.machine import ROOT, describe
 from perf.measurement import FULL, KAFKA, KAFKA_4, KAFKAPY, OTHER, QUICK, Bench, Measurement
 from perf.measurements import ALL
+from perf.profile import Profiler
 from perf.report import head, show, write_json
 from perf.runner import Collected, run
 from perf.stats import compare
@@ -34,6 +35,8 @@ def main(arguments: list[str] | None = None, show: Callable[..., None] = show) -
     scale = QUICK if options.quick else FULL
     runs = options.runs or (1 if options.quick else HEADLINE_RUNS if options.headline else 2)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C: stop the brokers
+    if options.profile:
+        cpu.profile_with(Profiler(options.profile, waits=options.waits))
     options.data.mkdir(parents=True, exist_ok=True)
     if KAFKA in options.brokers:
         jars.fetch()
@@ -130,6 +133,16 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--json", type=Path, default=default, metavar="FILE", help="the JSON file (%(default)s)")
     parser.add_argument("--congestion", metavar="NAME", help=CONGESTION)
     parser.add_argument(
+        "--profile",
+        type=Path,
+        metavar="DIR",
+        help="record each timed part with perf of Linux, and write there which threads and functions took the time "
+        "(needs root; the figures of this run do not count)",
+    )
+    parser.add_argument(
+        "--waits", action="store_true", help="with --profile: write how long each thread ran and waited for a core"
+    )
+    parser.add_argument(
         "--data",
         type=Path,
         default=Path("/var/tmp"),
@@ -146,6 +159,8 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     )
     options = parser.parse_args(arguments)
     options.brokers = options.brokers or ([KAFKA, KAFKAPY] if options.quick else [KAFKA, KAFKA_4, KAFKAPY])
+    if options.waits and not options.profile:
+        parser.error("--waits belongs to --profile DIR")
     if unknown := set(options.names) - {each.name for each in ALL}:
         parser.error(f"no measurement is called {', '.join(sorted(unknown))}: see --help")
     options.other = _other_checkout(parser, options)

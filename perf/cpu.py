@@ -1,4 +1,4 @@
-"""Memory of a process tree, from /proc, and the CPU affinity of its threads. kafkapy.tools.bench.cpu has the CPU time.
+"""CPU time and memory of a process tree, from /proc, and the CPU affinity of its threads.
 
 The figures are those of the broker, without the client.
 """
@@ -7,12 +7,30 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from kafkapy.tools.bench.cpu import Usage, cpu_seconds, tree, used
+from kafkapy.tools.bench import cpu
+from kafkapy.tools.bench.cpu import Usage, cpu_seconds, tree
 
-__all__ = ["Usage", "cpu_seconds", "tree", "used"]
+if TYPE_CHECKING:
+    from perf.profile import Profiler
+
+__all__ = ["Usage", "cpu_seconds", "profile_with", "tree", "used"]
+
+_profiler: Profiler | None = None
+
+
+def profile_with(profiler: Profiler) -> None:
+    """Have all timed parts recorded from now on (--profile)."""
+    global _profiler  # one for the run, as measurements are many
+    _profiler = profiler
+
+
+def used(*pids: int) -> AbstractContextManager[Usage]:
+    """Measure the trees of all `pids` together while the block runs: a timed part of a measurement."""
+    return _profiler.used(*pids) if _profiler else cpu.used(*pids)
 
 
 def resident_bytes(pid: int) -> int:

@@ -1,4 +1,8 @@
-"""Merges the results of several runs: for each row and curve, the last named file that has it counts."""
+"""Merges the results of several runs: for each row and curve, the last named file that has it counts.
+
+What is published is kept in one file (`perf/published.json`): it has the newest figures of each row and curve, and the
+machine and the run that they are from. So a run of some measurements replaces only their figures.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +28,20 @@ class Newest:
     soak: dict[str, Any] | None = None
     origins: list[tuple[dict[str, str], dict[str, Any]]] = field(default_factory=list)
 
+    def save(self, file: Path) -> None:
+        """Write everything into one file, a line for each row and curve, without the origins that nothing refers to."""
+        parts = [*self.rows.values(), *self.curves.values()]
+        numbers = {old: new for new, old in enumerate(sorted({part["run"] for part in parts}))}
+        lists = {
+            "origins": [self.origins[number] for number in numbers],
+            "rows": [row | {"run": numbers[row["run"]]} for row in self.rows.values()],
+            "curves": [curve | {"run": numbers[curve["run"]]} for curve in self.curves.values()],
+            "steps": [self.steps] if self.steps else [],
+            "soak": [self.soak] if self.soak else [],
+        }
+        texts = (f'"{name}": [\n' + ",\n".join(map(json.dumps, parts)) + "\n]" for name, parts in lists.items())
+        file.write_text("{\n" + ",\n".join(texts) + "\n}\n")
+
     def those(self, prefix: str) -> list[dict[str, Any]]:
         """Return the rows whose key begins with `prefix`."""
         return [row for key, row in self.rows.items() if key.startswith(prefix)]
@@ -45,7 +63,9 @@ def load(files: Sequence[Path]) -> Newest:
         try:
             result = json.loads(file.read_text())
             by: dict[str, Any] = {"by": result.get("machine", {}).get("kafkapy", "")}
-            if "samples" in result:
+            if "origins" in result:
+                _add_saved(found, result)
+            elif "samples" in result:
                 found.soak = result | by
             elif "steps" in result:
                 found.steps = result["steps"] | by
@@ -58,3 +78,12 @@ def load(files: Sequence[Path]) -> Newest:
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise SystemExit(f"perf: {file} cannot be read as a result of python -m perf: {error}") from None
     return found
+
+
+def _add_saved(found: Newest, saved: dict[str, Any]) -> None:
+    first = len(found.origins)
+    found.origins += [(machine, run) for machine, run in saved["origins"]]
+    found.rows |= {row["key"]: row | {"run": first + row["run"]} for row in saved["rows"]}
+    found.curves |= {curve["key"]: curve | {"run": first + curve["run"]} for curve in saved["curves"]}
+    found.steps = next(iter(saved["steps"]), found.steps)
+    found.soak = next(iter(saved["soak"]), found.soak)

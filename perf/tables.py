@@ -4,7 +4,7 @@ The text between a line `<!-- perf: NAME -->` and the next `<!-- /perf -->` is r
 (the rows of the README), `copies` (zero_copy), `steps`, `soak`, `threads`, `missed` (rows that miss their goal),
 `growth PREFIX` (the sentences of curves), `plots KEY ...` (images) or a prefix of row keys. For each row, the last
 named file that has it counts. A text for which no file has figures stays unchanged. Below each table is the revision
-that was measured.
+that was measured; if its rows have several, each row has its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from perf.report import CLIENT_IS_LIMIT, NO_DIFFERENCE, TITLES, how_many
 BLOCK = re.compile(r"(<!-- perf: (?P<name>[^>]+?) -->\n).*?(<!-- /perf -->)", re.DOTALL)
 NOTHING: dict[str, Any] = {"medians": {}, "figures": {}}
 SIDES = (*PEERS, KAFKAPY, BARE)
-MACHINE = ("machine", "kernel", "file system", "TCP", "kafkapy", "Apache Kafka", "Apache Kafka 4", "Python")
+MACHINE = ("machine", "kernel", "file system", "TCP", "Apache Kafka", "Apache Kafka 4", "Python")
+RUN = ("kafkapy", "date", "command", "runs")  # the heads of the table of runs
 
 # The rows of the README: the label, and the keys whose figures the row has.
 HEADLINE = (
@@ -89,8 +90,29 @@ def _rows(rows: list[dict[str, Any]]) -> str:
     for row in rows:
         cells = [_with_spread(row, side) for side in has]
         ratios = [_ratio(row, peer) for peer in _compared(has)]
-        lines.append([_label(row), how_many(_runs(row)), *cells, *ratios, _goal(row)])
-    return _table(["figure", "runs", *_titles(has), *_ratio_titles(has), "goal"], lines, rows)
+        lines.append([_label(row), how_many(_runs(row)), *cells, *ratios, *_to_bare(row, rows), _goal(row)])
+    heads = ["figure", "runs", *_titles(has), *_ratio_titles(has), *(["ratio to bare"] if _has_bare_goal(rows) else [])]
+    return _table_of_rows([*heads, "goal"], lines, rows)
+
+
+def _has_bare_goal(rows: Sequence[dict[str, Any]]) -> bool:
+    return any(str(row["goal"]).endswith(" bare") for row in rows)
+
+
+def _to_bare(row: dict[str, Any], rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the cell with the ratio to the bare loop, if one of the rows has it as its goal."""
+    if not _has_bare_goal(rows):
+        return []
+    kafkapy, bare = (row["medians"].get(side) for side in (KAFKAPY, BARE))
+    return [f"{kafkapy / bare:.2f} ×" if kafkapy and bare and _has_bare_goal([row]) else ""]
+
+
+def _table_of_rows(heads: list[str], lines: list[list[str]], rows: Sequence[dict[str, Any]]) -> str:
+    """Return a table with a line for each row, and with the revision of each if not all have the same."""
+    if len({row.get("by") for row in rows}) > 1:
+        heads = [*heads, "revision"]
+        lines = [[*line, row.get("by", "").rpartition(" at ")[2]] for line, row in zip(lines, rows, strict=True)]
+    return _table(heads, lines, rows)
 
 
 def _compared(sides: Sequence[str]) -> list[str]:
@@ -194,16 +216,33 @@ def _headline_ratio(rows: list[dict[str, Any]], peer: str) -> str:
 
 
 def _machine(found: Newest, _: str) -> str:
-    """Describe the machine of each file whose figures are shown."""
+    """Describe the machines, and list the runs whose figures are shown: each with the kafkapy that was measured."""
     shown = {part["run"] for part in (*found.rows.values(), *found.curves.values())}
-    text = ""
+    lines: list[list[str]] = []
+    machines: list[dict[str, str]] = []
     for number, (machine, run) in enumerate(found.origins):
-        if number in shown:
-            command, runs = run.get("command", "python -m perf"), run["runs"]
-            text += f"```\n{command}    # {run['scale']}, {'once' if runs == 1 else f'up to {runs} runs'}, "
-            text += f"{run['seconds']:.0f} s\n"
-            text += "".join(f"{name:<14} {machine[name]}\n" for name in MACHINE if name in machine) + "```\n"
-    return text
+        if number not in shown:
+            continue
+        revision = machine.get("kafkapy", "").rpartition(" at ")[2]
+        often = "once" if run["runs"] == 1 else f"up to {run['runs']} runs"
+        how = f"{run['scale']}, {often}, {run['seconds']:.0f} s"
+        lines.append([revision, run.get("date", ""), f"`{run.get('command', 'python -m perf')}`", how])
+        _add_machine(machines, machine)
+    if not lines:
+        return ""
+    texts = ("".join(f"{name:<14} {each[name]}\n" for name in MACHINE if name in each) for each in machines)
+    return "".join(f"```\n{text}```\n" for text in texts) + "\n" + markdown.table(RUN, lines)
+
+
+def _add_machine(machines: list[dict[str, str]], machine: dict[str, str]) -> None:
+    """Add a machine, unless it is one of `machines`, of which perhaps a run with more programs says more."""
+    described = {name: text for name, text in machine.items() if name in MACHINE}
+    described["file system"] = described.get("file system", "").partition(",")[0]  # without how much was free
+    for known in machines:
+        if all(known.get(name, text) == text for name, text in described.items()):
+            known |= described
+            return
+    machines.append(described)
 
 
 def _copies(found: Newest, _: str) -> str:
@@ -267,8 +306,12 @@ def _threads(found: Newest, _: str) -> str:
 
 def _missed(found: Newest, _: str) -> str:
     rows = [row for row in found.rows.values() if _verdict(row) not in (None, "reached")]
-    lines = [[_label(row), figure(row["medians"].get(KAFKAPY)), _ratio(row), _with_limit(row)] for row in rows]
-    return _table(["figure", "kafkapy", "ratio to Apache Kafka", "goal"], lines, rows)
+    lines = [
+        [_label(row), figure(row["medians"].get(KAFKAPY)), _ratio(row), *_to_bare(row, rows), _with_limit(row)]
+        for row in rows
+    ]
+    heads = ["figure", "kafkapy", "ratio to Apache Kafka", *(["ratio to bare"] if _has_bare_goal(rows) else []), "goal"]
+    return _table_of_rows(heads, lines, rows)
 
 
 def _growth(found: Newest, prefix: str) -> str:

@@ -36,7 +36,7 @@ def test_curves_copies_and_the_soak_become_plots(written, tmp_path, capsys):
     run = written(curves=[curve.as_json("partitions.stop")], rows=COPIES)
     soak = written("soak.json", samples=[{"minute": minute, "rss_mib": 30.0, "p99_ms": 1.0} for minute in (1, 2)])
     to = tmp_path / "plots"
-    assert publish.main([run, soak, "--pages", "--plots", str(to)]) == 0
+    assert publish.main([run, soak, "--pages", "--plots", str(to), "--published", str(tmp_path / "p.json")]) == 0
     lines = capsys.readouterr().out.split()
     assert sorted(lines) == sorted(map(str, to.iterdir()))
     names = ["partitions.stop", "soak.p99_ms", "soak.rss_mib", "zero_copy.cpu", "zero_copy.rate"]
@@ -48,4 +48,4 @@ def test_an_error_names_a_file_that_is_not_a_result(tmp_path):
     file = tmp_path / "other.json"
     file.write_text("{}")
     with pytest.raises(SystemExit, match=r"other\.json cannot be read as a result"):
-        publish.main([str(file)])
+        publish.main([str(file), "--published", str(tmp_path / "published.json")])

@@ -41,7 +41,7 @@ def written(tmp_path):
 def filled(page, tmp_path, *files):
     path = tmp_path / "page.md"
     path.write_text(page)
-    where = ["--pages", str(path), "--plots", str(tmp_path / "plots")]
+    where = ["--pages", str(path), "--plots", str(tmp_path / "plots"), "--published", str(tmp_path / "published.json")]
     assert publish.main([*map(str, files), *where]) == 0
     return path.read_text()
 
@@ -65,8 +65,9 @@ def test_the_file_named_last_counts(written, tmp_path):
     second = written("b.json", "produce.1k.acks1", kafkapy=[2.0])
     page = "<!-- perf: produce. -->\n<!-- /perf -->\n<!-- perf: machine -->\n<!-- /perf -->\n"
     text = filled(page, tmp_path, first, second)
-    assert text.count("python -m perf --runs 2    # quick, up to 2 runs, 60 s") == 1
-    assert "kafkapy        1.0 at b.json" in text
+    assert text.count("| b.json | 2026-11-27 | `python -m perf --runs 2` | quick, up to 2 runs, 60 s |") == 1
+    assert "a.json" not in text
+    assert text.count("file system    ext4 at /data\n") == 1
     assert "2.00" in text
     assert "1.00" not in text
     assert "*kafkapy 1.0 at b.json*" in text
@@ -81,6 +82,27 @@ def test_missed_goals_are_listed_and_tables_of_older_runs_keep_their_revision(wr
     again = filled(text, tmp_path, second)
     assert again.partition("perf: produce.")[2] == text.partition("perf: produce.")[2]
     assert "1.0 at a.json" in again
+
+
+def test_a_run_of_one_row_keeps_the_others_of_its_table_with_their_revision(written, tmp_path):
+    page = "<!-- perf: consume. -->\n<!-- /perf -->\n<!-- perf: machine -->\n<!-- /perf -->\n"
+    old = written("a.json", "consume.1k", kafka=[100.0], kafkapy=[200.0])
+    new = written("b.json", "consume.1k.cpu", "its CPU", kafka=[1.0], kafkapy=[0.5])
+    unrelated = written("c.json", "produce.1k.acks1", kafkapy=[1.0])
+    text = filled(page, tmp_path, unrelated, old)
+    text = filled(text, tmp_path, new)
+    assert "| a figure, MB/s | 1 | 100 | 200 | 2.00 × | ≥ 1.2 × ✓ | a.json |" in text.splitlines()
+    assert "| its CPU, MB/s | 1 | 1.00 | 0.500 | 0.50 × | ≥ 1.2 × missed | b.json |" in text.splitlines()
+    assert text.count("| `python -m perf --runs 2` |") == 3  # with the row that has no place in this page
+    assert text.count("file system    ext4 at /data\n") == 1
+    replaced = written("d.json", "consume.1k", kafka=[100.0], kafkapy=[300.0])
+    text = filled(text, tmp_path, replaced)
+    assert "a.json" not in text
+    assert [line.partition(" |")[0] for line in text.splitlines() if "python -m perf" in line] == [
+        "| c.json",
+        "| b.json",
+        "| d.json",
+    ]
 
 
 def test_the_headline_says_where_it_was_measured(written, tmp_path):
