@@ -64,7 +64,7 @@ class Profiler:
 def _shares(data: Path) -> str:
     """Return the shares of threads and of functions, the largest first."""
     text = ""
-    for keys in ("tid", "tid,dso", "tid,dso,symbol"):
+    for keys in ("pid", "pid,dso", "pid,dso,symbol"):  # "pid" is the id of the thread
         command = ["perf", "report", "-i", data, "--stdio", "--no-children", "-q", "--sort", keys]
         text += _output([*command, "--percent-limit", str(LEAST)]) + "\n"
     return text

@@ -1,8 +1,9 @@
-"""`python -m perf.publish RESULT.json ...`: updates the tables in docs/performance.md and README.md, and the plots.
+"""`python -m perf.publish [RESULT.json ...]`: updates the tables in docs/performance.md and README.md, and the plots.
 
 Name the result files of perf, perf.soak and perf.steps with the newest last: for each row, the last file that has it
 counts. Rows that are in none of them stay as they were published before (perf/published.json), with the revision at
-which they were measured; so do tables and plots of which no figure is known.
+which they were measured; so do tables and plots of which no figure is known. Without files everything is written again,
+as after a change of the tables' form.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ PAGES = (DOCS / "performance.md", ROOT / "README.md")
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m perf.publish", description=__doc__.partition("\n")[0])
-    parser.add_argument("results", type=Path, nargs="+", help="JSON files of perf, perf.soak and perf.steps")
+    parser.add_argument("results", type=Path, nargs="*", help="JSON files of perf, perf.soak and perf.steps")
     parser.add_argument(
         "--pages", type=Path, nargs="*", default=PAGES, help="pages to update (performance.md, README.md)"
     )

@@ -116,8 +116,8 @@ def _table_of_rows(heads: list[str], lines: list[list[str]], rows: Sequence[dict
 
 
 def _compared(sides: Sequence[str]) -> list[str]:
-    """Return the peers that have a column of ratios: always 3.9.1, and 4.4.0 if it was measured."""
-    return [KAFKA, *(peer for peer in PEERS if peer in sides and peer != KAFKA)]
+    """Return the peers that have a column of ratios: those that were measured."""
+    return [peer for peer in PEERS if peer in sides]
 
 
 def _titles(sides: Sequence[str]) -> list[str]:
@@ -126,7 +126,7 @@ def _titles(sides: Sequence[str]) -> list[str]:
 
 
 def _ratio_titles(sides: Sequence[str]) -> list[str]:
-    return ["ratio", "ratio to 4.4.0"] if KAFKA_4 in sides else ["ratio"]
+    return ["ratio to 4.4.0" if peer == KAFKA_4 else "ratio" for peer in _compared(sides)]
 
 
 def _label(row: dict[str, Any]) -> str:
