@@ -2,8 +2,8 @@
 
 It needs `perf` of Linux, and root. Each part (a `with used(...)` of a measurement) is recorded with `perf record`, and
 becomes a text file with the shares of threads, programs and functions; or, with `--waits`, with `perf sched record`,
-and becomes a table: how often each thread ran, for how long at a time, and how long it waited for a core before. Both
-slow the broker down, so the figures of the run itself do not count.
+and becomes a table: how often each thread ran, for how long at a time, how long it waited for a core, and how long it
+was blocked in the kernel. Both slow the broker down, so the figures of the run itself do not count.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from perf.stats import percentile
 
 RATE = 997  # samples a second
 LEAST = 0.4  # % of the samples: functions with less are not listed
-PARTS = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
+SHARES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
 
 
 class Profiler:
@@ -71,28 +71,44 @@ def _shares(data: Path) -> str:
 
 
 def _waits(data: Path, members: list[int]) -> str:
-    return table_of_waits(_output(["perf", "sched", "timehist", "-i", data, "-p", ",".join(map(str, members))]))
+    command = ["perf", "sched", "timehist", "--state", "-i", data, "-p", ",".join(map(str, members))]
+    return table_of_waits(_output(command))
+
+
+class _Thread:
+    """What one thread did; times in ms."""
+
+    def __init__(self) -> None:
+        self.runs: list[float] = []
+        self.waits: list[float] = []  # for a core: after a wake-up, or after it was preempted
+        self.blocked: list[float] = []  # in the kernel, such as for a disk or a lock of a file
+        self._state = "S"  # in which the last run ended
+
+    def add(self, away: float, delay: float, run: float, state: str) -> None:
+        self.runs.append(run)
+        self.waits.append(delay + (away if self._state == "R" else 0.0))
+        if self._state == "D":
+            self.blocked.append(away)
+        self._state = state
 
 
 def table_of_waits(timehist: str) -> str:
-    """Return a table of the threads in the output of `perf sched timehist`: how often each ran, and percentiles of how
-    long at a time and of how long it waited for a core before, in ms."""
-    delays: dict[str, list[float]] = defaultdict(list)
-    lengths: dict[str, list[float]] = defaultdict(list)
+    """Return a table of the threads in the output of `perf sched timehist --state`, in ms: how often each ran and how
+    long at a time, how long it waited for a core, and how long it was blocked in the kernel."""
+    threads: dict[str, _Thread] = defaultdict(_Thread)
     for line in timehist.splitlines():
-        words = line.rsplit(maxsplit=3)  # ... thread, time between runs, delay after the wake-up, length of the run
-        if len(words) == 4 and words[3].replace(".", "").isdigit():
+        words = line.rsplit(maxsplit=4)  # time, core and thread; time away, delay after the wake-up, run, state
+        if len(words) == 5 and words[3].replace(".", "").isdigit():
             thread = words[0].partition("]")[2].strip()
-            delays[thread].append(float(words[2]))
-            lengths[thread].append(float(words[3]))
-    text = f"{'thread':<34} {'runs':>9} {'sum, ms':>9}" + "".join(f" {f'ran {part}':>10}" for part in PARTS)
-    text += "".join(f" {f'wait {part}':>10}" for part in PARTS) + f" {'longest':>9}\n"
-    for thread, runs in sorted(lengths.items(), key=lambda found: -sum(found[1])):
-        waited = sorted(delays[thread])
-        text += f"{thread:<34} {len(runs):>9,} {sum(runs):>9,.0f}"
-        for figures in (sorted(runs), waited):
-            text += "".join(f" {percentile(figures, share):>10.3f}" for share in PARTS.values())
-        text += f" {waited[-1]:>9.3f}\n"
+            threads[thread].add(float(words[1]), float(words[2]), float(words[3]), words[4][0])
+    heads = [f"{what} {part}" for what in ("ran", "waited") for part in (*SHARES, "max")]
+    text = f"{'thread':<30}{'runs':>8}{'sum':>8}" + "".join(f"{head:>14}" for head in heads)
+    text += f"{'blocked':>9}{'sum':>8}{'max':>9}\n"
+    for name, thread in sorted(threads.items(), key=lambda found: -sum(found[1].runs)):
+        text += f"{name:<30}{len(thread.runs):>8}{sum(thread.runs):>8.0f}"
+        for figures in (sorted(thread.runs), sorted(thread.waits)):
+            text += "".join(f"{percentile(figures, share):>14.3f}" for share in (*SHARES.values(), 1.0))
+        text += f"{len(thread.blocked):>9}{sum(thread.blocked):>8.0f}{max(thread.blocked, default=0.0):>9.3f}\n"
     return text
 
 

@@ -19,12 +19,14 @@ case $1 in
 esac
 """
 TIMEHIST = """
-           time    cpu  task name                       wait time  sch delay   run time
+           time    cpu  task name                       wait time  sch delay   run time  state
                         [tid/pid]                          (msec)     (msec)     (msec)
---------------- ------  ------------------------------  ---------  ---------  ---------
-    2004.125421 [0001]  kafkapy[901]                        0.500      0.100      2.000
-    2004.225421 [0000]  kafkapy[901]                        0.700      0.300      4.000
-    2004.325421 [0000]  kafkapy-disk[905/901]               0.000      0.000      1.500
+--------------- ------  ------------------------------  ---------  ---------  ---------  -----
+    2004.125421 [0001]  network-0[901]                      0.500      0.100      2.000      S
+    2004.225421 [0000]  network-0[901]                      9.000      0.200      4.000      R+
+    2004.235421 [0000]  network-0[901]                      0.700      0.000      1.000      D
+    2004.245421 [0000]  network-0[901]                      5.500      0.000      1.000      S
+    2004.325421 [0000]  kafkapy-disk[905/901]               0.000      0.000      1.500      S
 """
 
 
@@ -61,10 +63,13 @@ def test_a_recording_that_fails_is_an_error_that_names_the_log_of_perf(perf, tmp
         eventually(lambda: log.read_text() == "perf: no tracefs\n")
 
 
-def test_the_waits_of_each_thread_are_a_line_with_percentiles():
+def test_the_runs_waits_and_blocks_of_each_thread_are_a_line():
     heads, first, second = table_of_waits(TIMEHIST).splitlines()
-    assert heads.split()[:4] == ["thread", "runs", "sum,", "ms"]
-    assert first.split() == ["kafkapy[901]", "2", "6", "2.000", "4.000", "4.000", "0.100", "0.300", "0.300", "0.300"]
+    assert heads.split()[:3] == ["thread", "runs", "sum"]
+    assert first.split()[:3] == ["network-0[901]", "4", "8"]
+    assert first.split()[3:7] == ["1.000", "4.000", "4.000", "4.000"]
+    assert first.split()[7:11] == ["0.100", "0.700", "0.700", "0.700"]  # after a sleep only the delay is a wait
+    assert first.split()[11:] == ["1", "6", "5.500"]
     assert second.split()[:4] == ["kafkapy-disk[905/901]", "1", "2", "1.500"]
 
 
