@@ -40,6 +40,7 @@ NO_POLICY = "makes every topic and every change that a client asks for"
         ("zookeeper.ssl.crl.enable", "true", NO_ZOOKEEPER_TLS),
         ("zookeeper.ssl.enabled.protocols", "TLSv1.3", NO_ZOOKEEPER_TLS),
         ("zookeeper.ssl.ocsp.enable", "true", NO_ZOOKEEPER_TLS),
+        ("zookeeper.ssl.protocol", "TLSv1.3", NO_ZOOKEEPER_TLS),
     ],
 )
 def test_a_setting_that_protects_a_kafka_broker_refuses_the_start(name: str, value: str, meaning: str) -> None:

@@ -46,6 +46,7 @@ _BY_NAME = {
     "zookeeper.ssl.crl.enable": _ZOOKEEPER_TLS,
     "zookeeper.ssl.enabled.protocols": _ZOOKEEPER_TLS,
     "zookeeper.ssl.ocsp.enable": _ZOOKEEPER_TLS,
+    "zookeeper.ssl.protocol": _ZOOKEEPER_TLS,  # without enabled.protocols it is the only version that is offered
 }
 _BY_FAMILY = {"sasl.kerberos": _KERBEROS, "sasl": _UNKNOWN_SASL, "ssl": _UNKNOWN_TLS}
 CLIENT_AUTH = "ssl.client.auth"
