@@ -74,10 +74,15 @@ def test_a_closed_pipe_is_no_failure():
         assert child.wait() == 0
 
 
+def buffered():
+    """Return an environment in which Python buffers its output, as it usually does."""
+    return {name: value for name, value in os.environ.items() if name not in ("KAFKAPY_DEBUG", "PYTHONUNBUFFERED")}
+
+
 def test_output_that_cannot_be_written_is_a_failure_in_one_sentence():
     with open("/dev/full", "wb") as full:
         command = [sys.executable, "-m", "kafkapy", "--version"]
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=buffered(), check=False)
     assert (done.returncode, done.stderr) == (1, b"kafkapy: No space left on device.\n")
 
 
@@ -98,10 +103,9 @@ def test_after_a_failure_output_that_cannot_be_written_changes_no_exit_code(rais
         "cli.run = ended\n"
         "sys.exit(main.main(['topics']))\n"
     )
-    env = {name: value for name, value in os.environ.items() if name not in ("KAFKAPY_DEBUG", "PYTHONUNBUFFERED")}
     with open("/dev/full", "wb") as full:
         command = [sys.executable, "-c", script]
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=env, check=False)
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=buffered(), check=False)
     assert (done.returncode, done.stderr.count(b"\n")) == (code, 1 if words else 0)
     assert done.stderr.startswith(words)
 
@@ -110,7 +114,7 @@ def test_a_pipe_that_nobody_reads_is_no_failure():
     reader, writer = os.pipe()
     os.close(reader)
     command = [sys.executable, "-m", "kafkapy", "--version"]
-    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, check=False)
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, env=buffered(), check=False)
     os.close(writer)
     assert (done.returncode, done.stderr) == (0, b"")
 
