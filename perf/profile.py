@@ -9,6 +9,7 @@ was blocked in the kernel. Both slow the broker down, so the figures of the run 
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 import sys
 from collections import defaultdict
@@ -48,7 +49,7 @@ class Profiler:
             with used(*pids) as usage:
                 yield usage
         finally:
-            recording.send_signal(2)
+            recording.send_signal(signal.SIGINT)
             recording.wait()
         if not data.exists():
             raise SystemExit(
@@ -57,7 +58,7 @@ class Profiler:
             )
         text = _waits(data, members) if self._waits else _shares(data)
         (self._directory / f"{self._count}.txt").write_text(text)
-        data.unlink(missing_ok=True)
+        data.unlink()
         print(f"profile {self._count}: {self._directory / f'{self._count}.txt'}", file=sys.stderr, flush=True)
 
 

@@ -90,29 +90,35 @@ def _rows(rows: list[dict[str, Any]]) -> str:
     for row in rows:
         cells = [_with_spread(row, side) for side in has]
         ratios = [_ratio(row, peer) for peer in _compared(has)]
-        lines.append([_label(row), how_many(_runs(row)), *cells, *ratios, *_to_bare(row, rows), _goal(row)])
-    heads = ["figure", "runs", *_titles(has), *_ratio_titles(has), *(["ratio to bare"] if _has_bare_goal(rows) else [])]
-    return _table_of_rows([*heads, "goal"], lines, rows)
+        lines.append([_label(row), how_many(_runs(row)), *cells, *ratios])
+    return _table_of_rows(["figure", "runs", *_titles(has), *_ratio_titles(has)], lines, rows, _goal)
 
 
-def _has_bare_goal(rows: Sequence[dict[str, Any]]) -> bool:
-    return any(str(row["goal"]).endswith(" bare") for row in rows)
+def _table_of_rows(
+    heads: list[str],
+    lines: list[list[str]],
+    rows: Sequence[dict[str, Any]],
+    goal: Callable[[dict[str, Any]], str],
+) -> str:
+    """Return a table with a line for each row, which ends with its goal. Before the goal stands the ratio to the bare
+    loop, if that is the goal of a row; behind it the revision that was measured, if not all rows have the same."""
+    columns = {
+        "ratio to bare": [_to_bare(row) for row in rows],
+        "goal": [goal(row) for row in rows],
+        "revision": [row.get("by", "").rpartition(" at ")[2] for row in rows],
+    }
+    if not any(columns["ratio to bare"]):
+        del columns["ratio to bare"]
+    if len({row.get("by") for row in rows}) < 2:
+        del columns["revision"]
+    ends = zip(*columns.values(), strict=True)
+    return _table([*heads, *columns], [[*line, *end] for line, end in zip(lines, ends, strict=True)], rows)
 
 
-def _to_bare(row: dict[str, Any], rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the cell with the ratio to the bare loop, if one of the rows has it as its goal."""
-    if not _has_bare_goal(rows):
-        return []
+def _to_bare(row: dict[str, Any]) -> str:
+    """Return the ratio to the bare loop in words; empty unless it is the goal."""
     kafkapy, bare = (row["medians"].get(side) for side in (KAFKAPY, BARE))
-    return [f"{kafkapy / bare:.2f} ×" if kafkapy and bare and _has_bare_goal([row]) else ""]
-
-
-def _table_of_rows(heads: list[str], lines: list[list[str]], rows: Sequence[dict[str, Any]]) -> str:
-    """Return a table with a line for each row, and with the revision of each if not all have the same."""
-    if len({row.get("by") for row in rows}) > 1:
-        heads = [*heads, "revision"]
-        lines = [[*line, row.get("by", "").rpartition(" at ")[2]] for line, row in zip(lines, rows, strict=True)]
-    return _table(heads, lines, rows)
+    return f"{kafkapy / bare:.2f} ×" if kafkapy and bare and str(row["goal"]).endswith(" bare") else ""
 
 
 def _compared(sides: Sequence[str]) -> list[str]:
@@ -306,12 +312,8 @@ def _threads(found: Newest, _: str) -> str:
 
 def _missed(found: Newest, _: str) -> str:
     rows = [row for row in found.rows.values() if _verdict(row) not in (None, "reached")]
-    lines = [
-        [_label(row), figure(row["medians"].get(KAFKAPY)), _ratio(row), *_to_bare(row, rows), _with_limit(row)]
-        for row in rows
-    ]
-    heads = ["figure", "kafkapy", "ratio to Apache Kafka", *(["ratio to bare"] if _has_bare_goal(rows) else []), "goal"]
-    return _table_of_rows(heads, lines, rows)
+    lines = [[_label(row), figure(row["medians"].get(KAFKAPY)), _ratio(row)] for row in rows]
+    return _table_of_rows(["figure", "kafkapy", "ratio to Apache Kafka"], lines, rows, _with_limit)
 
 
 def _growth(found: Newest, prefix: str) -> str:

@@ -6,10 +6,11 @@ client will fetch next, from each file that the client reads in order, as far as
 which nothing had to be read for a while stops being a cold reader, and costs nothing.
 
 What was read is removed from the page cache when the reader has passed it (`kafkapy.network.drop_behind`), and so is
-what the kernel has read ahead. The next bytes of a reader count as read ahead by the kernel, unless more of them are in
-the page cache than the kernel reads ahead. A read thread reads these bytes, too: when somebody does, the kernel begins
-to read the bytes after them, which takes time that a network thread must not spend in `sendfile`. What is read of files
-that were written to a moment ago stays: others read what is new, and it may not be on the disk yet.
+what the kernel has read ahead. If a reader's next bytes are in the page cache already, the kernel is assumed to have
+read them ahead, unless there are more of them than it ever reads ahead. A read thread reads such bytes, too. That makes
+the kernel begin its next read-ahead, which takes time, and a network thread must not spend that time in `sendfile`.
+What is read of files that were written to a moment ago stays: others read what is new, and it may not be on the disk
+yet.
 """
 
 from __future__ import annotations

@@ -52,8 +52,7 @@ def write_whole(directory: Path, unfinished_name: str, fill: Callable[[LocalTree
         give_to_owner(unfinished, directory)
         files = Files()
         files.sync_path(str(unfinished))
-        for suffix in ("-wal", "-shm"):  # of an earlier file of this name: SQLite would read them as the new one's
-            Path(f"{final}{suffix}").unlink(missing_ok=True)
+        _remove_logs(final)  # of an earlier file of this name: SQLite would read them as those of the new file
         files.rename(str(unfinished), str(final))
         files.sync_dir(str(directory))
     except BaseException:
@@ -102,13 +101,20 @@ def check_whole(path: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    for suffix in ("", "-wal", "-shm", "-journal"):
+    path.unlink(missing_ok=True)
+    _remove_logs(path)
+
+
+def _remove_logs(path: Path) -> None:
+    """Remove the files that SQLite keeps beside the file at `path`."""
+    for suffix in ("-wal", "-shm", "-journal"):
         Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 
 def give_to_owner(path: Path, directory: Path) -> None:
     """Give the file the owner of its directory if root runs the command: the broker's user must be able to write the
-    file. A symbolic link is not followed, so that nobody is given a file outside of the directory."""
+    file. If `path` is a symbolic link, the link gets the owner and its target does not: the target may be any file of
+    the system."""
     owner = directory.stat()
     if os.geteuid() == 0 and (owner.st_uid, owner.st_gid) != (0, 0):
         os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)

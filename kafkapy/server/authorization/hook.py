@@ -46,6 +46,7 @@ THREADS: Final = 8  # threads that handle requests, and as many that call the cl
 _QUIET_S: Final = 10.0  # a class that fails is reported at most so often
 _MOST_KNOWN: Final = 100_000  # answers that are remembered
 _LONGEST_KNOWN: Final = MAX_NAME_LENGTH  # characters of a resource's name for which answers are remembered
+_Known = dict[tuple[str, str, str, str, Action], bool]  # by principal, host, listener, API and action
 
 
 class HookClient(NamedTuple):
@@ -80,7 +81,7 @@ class HookAuthorizer:
         self._lock = threading.Lock()
         self._late = 0  # calls whose time is over, and that still have not returned
         self._reported_at = -_QUIET_S
-        self._known: dict[tuple[str, str, str, str, Action], bool] = {}
+        self._known: _Known = {}
         self._known_in: int | None = None  # the generation of `_known`
 
     @property
@@ -124,7 +125,7 @@ class HookAuthorizer:
                 known |= {keys[action]: answers[action] for action in asked if len(action.name) <= _LONGEST_KNOWN}
         return answers
 
-    def _known_of(self, generation: int | None) -> dict[tuple[str, str, str, str, Action], bool]:
+    def _known_of(self, generation: int | None) -> _Known:
         with self._lock:
             if generation is None:
                 return {}

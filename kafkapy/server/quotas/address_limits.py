@@ -54,12 +54,17 @@ class AddressLimits:
                     try:
                         self._addresses[name] = [str(ipaddress.ip_address(name))]
                     except ValueError:
-                        try:
-                            self._later(partial(self._resolve, name))
-                        except (PoolStopped, NoThread) as error:
-                            log.warning("the quota of %s is not applied yet: %s", name, error)
-                            self._unresolved[name] = str(error)  # `resolve_missing` looks it up
+                        self._resolve_later(name)
             self._pass_on()
+
+    def _resolve_later(self, name: str) -> None:
+        """Look up a host name on another thread. If no thread can be started now, `resolve_missing` does it later.
+        Called with the lock held."""
+        try:
+            self._later(partial(self._resolve, name))
+        except (PoolStopped, NoThread) as error:
+            log.warning("the quota of %s is not applied yet: %s", name, error)
+            self._unresolved[name] = str(error)
 
     def resolve_missing(self) -> None:
         """Look up again the host names that had no address, unless that is still being done: a lookup may take long.

@@ -300,8 +300,8 @@ class ConsumerConnector:
                 if isinstance(offset, KafkaError):
                     stream.fail(owned, offset)
                     continue
-                # With dual commits the offset may be in one place only. Then the first commit puts it into both, also
-                # if nothing new is read: else who reads only Kafka afterwards would find none.
+                # With dual commits, only one of Kafka and ZooKeeper may have this offset. So the first commit writes it
+                # to both, even if nothing new was read: a member that reads offsets only from Kafka must find it there.
                 if offset is not None and not self.settings.dual_commit:
                     self._committed[partition] = offset
                 begun.append(owned)
