@@ -168,6 +168,18 @@ def _logging_as_it_was() -> Iterator[None]:
 
 
 @pytest.fixture
+def caplog(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """pytest's caplog without what kafka-python logs: its clients of earlier tests may still log from their threads."""
+
+    def of_others(record: logging.LogRecord) -> bool:
+        return not record.name.startswith("kafka.")
+
+    caplog.handler.addFilter(of_others)
+    yield caplog
+    caplog.handler.removeFilter(of_others)
+
+
+@pytest.fixture
 def admin(kafkapy_broker: Broker) -> Iterator[Admin]:
     with Admin(kafkapy_broker.bootstrap_servers) as admin:
         yield admin
