@@ -27,7 +27,8 @@ cdef class Step:
     cdef bint nullable              # null is allowed in this version
     cdef bint ignorable             # if this version lacks the field, its value is dropped instead of rejected
     cdef object default             # NEW_DEFAULT for arrays and structs
-    cdef uint32_t tag               # the tag of a tagged field
+    cdef bint tagged                # a tagged field
+    cdef uint32_t tag               # its tag
     cdef Program inner              # the codec of a struct
 
 

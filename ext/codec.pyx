@@ -52,6 +52,7 @@ cdef class Step:
         self.nullable = step.nullable
         self.ignorable = step.name in ignorable
         self.default = step.default
+        self.tagged = step.tag is not None
         self.tag = step.tag or 0
         self.inner = None if step.layout is None else Program(step.layout)
 
@@ -189,7 +190,7 @@ cdef class Program:
         if kind == FLOAT64:
             return reader.get_float64()
         if kind == STRUCT:
-            if nullable and reader.get_int8() < 0:
+            if nullable and (reader.get_uvarint() == 0 if step.tagged else reader.get_int8() < 0):
                 return None
             return step.inner.read(reader, place)
         length = self.read_length(reader, step, nullable, kind != STRING)
@@ -294,7 +295,7 @@ cdef class Program:
             return writer.put_float64(real(step, value))
         if kind == STRUCT:
             if nullable:
-                writer.put_int8(-1 if value is None else 1)
+                writer.put_int8(1 if value is not None else 0 if step.tagged else -1)
             if value is not None:
                 return step.inner.write(writer, value)
             if not nullable:

@@ -78,7 +78,7 @@ cdef class StoredRecords:
     cdef const uint8_t *_at
     cdef const uint8_t *_stop
     cdef bint _ended                # nothing comes after _stop
-    cdef object _pieces             # iterator of further pieces; None until the first fill
+    cdef object _pieces             # iterator of further pieces; of an earlier batch, or None, until the first fill
     cdef object _payload            # keeps _at valid: a wrapper's messages
     cdef uint8_t *_window           # memory for unread bytes of a compressed batch
     cdef Py_ssize_t _room

@@ -218,7 +218,7 @@ cdef class StoredRecords:
         try:
             if self.batch.magic < 2:
                 return self._open_wrapper()
-            if self._pieces is None:
+            if self._stop == self._start + begin:  # the first piece of this batch
                 self._pieces = iter(self._decompress(self.batch.codec, memoryview(self._buffer)[begin:end], 2))
                 self._at = self._stop = self._window
             piece = next(self._pieces, None)

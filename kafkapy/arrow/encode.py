@@ -95,11 +95,11 @@ class RowEncoder:
         """
         import pyarrow.compute as pc  # slow to import, and readers of topics, which import this module, do not need it
 
+        column = decoded(column)  # an existing dictionary may have names that are repeated, unused or null
         if column.null_count:
             row = self._fed + pc.index(column.is_null(), True).as_py()
             raise RefusedRow(f"row {row} has no topic: its column is null; give it one, or one topic to all rows")
-        # An existing dictionary may have repeated or unused names.
-        found = decoded(column).dictionary_encode()
+        found = column.dictionary_encode()
         names = found.dictionary.cast(pa.string()).to_pylist()
         if len(names) == 1:
             return None, [(names[0], range(len(column)))]

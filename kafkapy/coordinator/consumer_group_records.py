@@ -59,7 +59,7 @@ record ConsumerGroupMemberMetadataValue  versions 0-0  flexible 0+
   subscribed_topic_regex          string  nullable
   rebalance_timeout_ms            int32   default -1
   server_assignor                 string  nullable
-  classic_member_metadata         struct  nullable  default null  tag 0
+  classic_member_metadata         struct  nullable  tag 0
     session_timeout_ms            int32
     supported_protocols           []
       name                        string

@@ -4,7 +4,8 @@ same results and errors.
 Encoding (Kafka protocol guide, KIP-482): numbers are big-endian. A string, array or bytes field begins with its length,
 which is -1 for null (int16 for strings, int32 for arrays and bytes). In flexible versions the length plus one is an
 unsigned varint, 0 for null, and every struct ends with its tagged fields: their number, then the tag, size and content
-of each. A bool takes one byte, a uuid 16 bytes. A nullable struct begins with a byte, which is -1 for null.
+of each. A bool takes one byte, a uuid 16 bytes. A nullable struct begins with a byte, which is -1 for null; in a tagged
+field, it begins with an unsigned varint, which is 0 for null.
 
 As in Kafka, bytes after the message are ignored, unknown tagged fields are skipped, and invalid UTF-8 in a string
 becomes U+FFFD. Stricter than in Kafka, a tagged field must be exactly as long as its size says, and the number of array
@@ -114,7 +115,7 @@ class _Decoder:
             return bytes(self._take(16, step.where))
         if kind == "struct":
             assert step.layout is not None
-            if nullable and self._number(_FORMATS["int8"], step.where) < 0:
+            if nullable and self._is_null_struct(step):
                 return None
             return self.message(step.layout)
         length = self._length(step, flexible, 2 if kind == "string" else 4, nullable)
@@ -134,6 +135,11 @@ class _Decoder:
                 f"{step.where}: a string that is not UTF-8, and {length} bytes long with U+FFFD for its invalid bytes"
             )
         return text
+
+    def _is_null_struct(self, step: Step) -> bool:
+        if step.tag is not None:
+            return self._varint(step.where) == 0
+        return bool(self._number(_FORMATS["int8"], step.where) < 0)
 
     def _length(self, step: Step, flexible: bool, width: int, nullable: bool) -> int | None:
         if flexible:
@@ -246,7 +252,7 @@ def _encode_value(out: bytearray, step: Step, value: Any, flexible: bool, nullab
     elif kind == "struct":
         assert step.layout is not None
         if nullable:
-            out += b"\xff" if value is None else b"\x01"
+            out += b"\x01" if value is not None else b"\xff" if step.tag is None else b"\x00"
         if value is not None:
             _encode_struct(out, step.layout, value)
         elif not nullable:

@@ -12,7 +12,7 @@ from typing import Any
 
 from kafkapy._ext.codec import Program
 from kafkapy.errors import ProtocolError, UnsupportedVersion
-from kafkapy.protocol.compiler import Field, Head, parse_record
+from kafkapy.protocol.compiler import NEW_DEFAULT, Field, Head, parse_record
 from kafkapy.protocol.layout import lay_out
 from kafkapy.protocol.message import Message, camel_case, make_class
 
@@ -111,8 +111,14 @@ def _as_json(message: Message, fields: tuple[Field, ...], version: int) -> dict[
     return {
         _json_name(field.name): _json_value(getattr(message, field.name), field, version)
         for field in fields
-        if field.versions.cover(version) and (field.tag is None or getattr(message, field.name) != field.default)
+        if field.versions.cover(version) and (field.tag is None or not _is_default(getattr(message, field.name), field))
     }
+
+
+def _is_default(value: Any, field: Field) -> bool:
+    if field.default is NEW_DEFAULT:
+        return value is not None and bool(value == type(value)())
+    return bool(value == field.default)
 
 
 def _json_name(name: str) -> str:

@@ -37,6 +37,8 @@ _ZSTD_MAGIC = 0xFD2FB528
 # Idle decompressors for reuse: creating one costs as much as decompressing 16 KiB.
 _idle_zstd: list[Any] = []
 _ZSTD_KEEP = 8 * 1024 * 1024
+# What zlib, lz4 and zstd say when they cannot get memory, in exceptions that they also raise for invalid data.
+_NO_MEMORY = ("Error -4 ", "ERROR_allocation_failed", "Allocation error")
 
 
 class DecompressionError(ValueError):
@@ -108,7 +110,7 @@ def pieces(
     codec: int, data: bytes | bytearray | memoryview, limit: int, *, broken_checksum: bool = False
 ) -> Iterator[bytes]:
     """Decompress `data` and yield the result in pieces. Raises the errors of `decompress`, after the pieces before the
-    error have been yielded."""
+    error have been yielded, and MemoryError."""
     if codec not in _READERS:
         raise DecompressionError(f"there is no codec {codec}")
     total = 0
@@ -124,7 +126,9 @@ def pieces(
     except MemoryError:
         raise
     except Exception as reason:
-        # Each library has its own exceptions; here they are all about the data.
+        # Each library has its own exceptions; here they are all about the data, except for a lack of memory.
+        if any(words in str(reason) for words in _NO_MEMORY):
+            raise MemoryError(str(reason)) from reason
         raise DecompressionError(f"broken {NAMES[codec]} data: {reason}") from reason
 
 

@@ -78,13 +78,16 @@ class Validator:
             return self._format_2.validate(buffer, now_ms, of_client)
         except InvalidBatch as reason:
             raise RecordError(reason.code, reason.message, reason.record_errors) from None
+        except MemoryError:
+            # Only this batch is refused, with the code of other shortages, after which producers send it again.
+            raise KafkaError(Errors.KAFKA_STORAGE_ERROR, "there is not enough memory to read the records") from None
 
 
 def validate(
     buffer: bytes | bytearray | memoryview, *, now_ms: int, of_client: bool = True, **settings: Any
 ) -> ValidatedBatch:
     """Validate the records for one partition: exactly one batch of format 2. Return it as a ValidatedBatch; raises
-    RecordError if it is invalid.
+    RecordError if it is invalid, KafkaError KAFKA_STORAGE_ERROR if there is not enough memory.
 
     With `any_magic`, the records may also be messages of format 0 or 1: one compressed wrapper, or any number of
     uncompressed messages.

@@ -222,6 +222,12 @@ def test_columns_that_cannot_be_written_are_reported_in_a_sentence(columns, sent
         list(encoder.feed(pa.record_batch(columns)))
 
 
+def test_a_null_in_a_dictionary_of_topics_is_no_topic():
+    topics = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), pa.array(["a", None]))
+    with pytest.raises(ValueError, match="row 1 has no topic"):
+        list(RowEncoder(lambda _: 1).feed(pa.record_batch({"value": [b"1", b"2"], "topic": topics})))
+
+
 def test_the_error_names_the_row_number_also_with_alternating_topics():
     rows = [{"value": b"", "topic": "ab"[number % 2], "partition": 9 if number == 4 else 0} for number in range(7)]
     batch = rows_as_batch(rows, value=pa.binary(), topic=pa.string(), partition=pa.int32())

@@ -54,7 +54,9 @@ def expected(fact: dict[str, Any], outer: Versions, structs: dict[str, Any]) -> 
     versions = range_of(fact["versions"], outer)
     inner = fact.get("fields") or structs.get(fact["type"].removeprefix("[]"), [])
     nullable = fact.get("nullableVersions")
-    default = fact.get("default", 0 if fact["type"].startswith("int") else "")
+    default = fact.get("default")
+    if default is None:  # Kafka's FieldSpec takes a null for no default; a default of null is the text "null"
+        default = 0 if fact["type"].startswith("int") else ""
     composed = "[]" if fact["type"].startswith("[]") else "{}"
     if isinstance(default, str) and default:
         default = None if default == "null" else int(default)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafkapy.coordinator import consumer_group_records
 from kafkapy.coordinator import offset_records as offsets
 from kafkapy.coordinator import transaction_records as transactions
 from kafkapy.errors import ProtocolError, UnsupportedVersion
@@ -57,6 +58,26 @@ def test_keys_and_values_of_kafka_are_encoded_to_the_same_bytes() -> None:
                 kinds["group"] += 1
         kinds["deleted"] += record.value is None
     assert min(kinds.values()) > 1
+
+
+def test_a_member_of_the_new_consumer_protocol_is_read() -> None:
+    """The value as Kafka's group coordinators write it, without and with the field for classic members."""
+    _, value = consumer_group_records.BY_TYPE[5]
+    member = bytes.fromhex("0000  00 00 0263 032f68 02 0274 00 00007530 00")
+    fields = {
+        "instanceId": None,
+        "rackId": None,
+        "clientId": "c",
+        "clientHost": "/h",
+        "subscribedTopicNames": ["t"],
+        "subscribedTopicRegex": None,
+        "rebalanceTimeoutMs": 30000,
+        "serverAssignor": None,
+    }
+    _, before = value.decode(member + bytes.fromhex("00"))
+    assert value.as_json(before, 0) == fields
+    _, after = value.decode(member + bytes.fromhex("01 00 01 00"))
+    assert value.as_json(after, 0) == {**fields, "classicMemberMetadata": None}
 
 
 def test_subscriptions_and_assignments_of_kafka_are_encoded_to_the_same_bytes() -> None:

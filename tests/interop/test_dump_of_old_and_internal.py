@@ -94,6 +94,10 @@ def test_every_version_of_the_records_of_consumer_offsets(tmp_path: Path) -> Non
             (key_message.encode(key_message.Message(group_id="g"), record_type), other)
             for other in (value_message.encode(value_message.Message(), 0), None)
         ]
+    member_key, member = consumer_group_records.BY_TYPE[5]
+    for classic in (None, member.Message.ClassicMemberMetadata(session_timeout_ms=5)):
+        value_bytes = member.encode(member.Message(classic_member_metadata=classic), 0)
+        records.append((member_key.encode(member_key.Message(group_id="g"), 5), value_bytes))
     records.append((b"\0\x63\0\0", b"of a later version"))
     path = write(tmp_path / "__consumer_offsets-0", records)
     expected = same(tmp_path, [path], "--offsets-decoder")

@@ -59,6 +59,8 @@ request
     x              int32             default 1
     y              string            nullable  default null  tag 0
   tagged_null      string     3+     nullable  default null  tag 2  ignorable
+  tagged_null_struct  struct  2+     nullable  tag 4
+    x              int8
 response
 """
 
@@ -317,6 +319,17 @@ def test_a_tagged_field_is_written_only_when_it_is_not_the_default() -> None:
         assert program.encode(cls()) == b"\0"
         assert program.encode(cls(x=5)).hex(" ") == "01 03 01 05"
         assert program.decode(b"\0").x == 4
+
+
+@pytest.mark.parametrize(("y", "data"), [(None, "01 03 01 00"), (7, "01 03 06 01 00 00 00 07 00")])
+def test_a_nullable_struct_in_a_tagged_field_begins_with_a_varint(y: int | None, data: str) -> None:
+    """The bytes of the writer that Kafka 3.9's MessageDataGenerator generates: 0 for null, 1 before a struct."""
+    text = "api 9 Small versions 0 flexible 0+\nrequest\n  x struct nullable tag 3\n    y int32\nresponse\n"
+    cls, fast, slow = small(text)
+    message = cls(x=None if y is None else cls.X(y=y))
+    for program in (fast, slow):
+        assert program.encode(message).hex(" ") == data
+        assert program.decode(bytes.fromhex(data)) == message
 
 
 def test_the_elements_of_a_message_are_limited_over_all_its_arrays() -> None:

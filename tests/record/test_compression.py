@@ -230,6 +230,36 @@ def test_a_library_is_loaded_only_by_its_codec():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+# A frame whose window of 128 MiB exceeds a limit of the address space, which leaves enough memory for all else.
+SHORT_OF_MEMORY = """
+import resource
+import zstandard
+from kafkapy.record import compression as c
+
+stream = zstandard.ZstdCompressor(
+    compression_params=zstandard.ZstdCompressionParameters(window_log=27)
+).compressobj()
+data = stream.compress(b"abc" * 1000) + stream.flush()
+assert c.decompress(c.ZSTD, c.compress(c.ZSTD, b"abc"), 3) == b"abc"
+with open("/proc/self/statm") as statm:
+    size = int(statm.read().split()[0]) * resource.getpagesize()
+soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+resource.setrlimit(resource.RLIMIT_AS, (size + (16 << 20), hard))
+try:
+    c.decompress(c.ZSTD, data, 3000)
+except Exception as error:
+    print(type(error).__name__)
+resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+assert c.decompress(c.ZSTD, data, 3000) == b"abc" * 1000
+"""
+
+
+def test_a_lack_of_memory_is_not_taken_for_broken_data():
+    words = [sys.executable, "-c", SHORT_OF_MEMORY]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "MemoryError\n", "")
+
+
 def test_the_checksum_of_gzip_covers_all_pieces():
     packed = c.compress(c.GZIP, TEXT)
     assert zlib.crc32(b"".join(c.pieces(c.GZIP, packed, 10**6))) == zlib.crc32(TEXT)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kafkapy._ext import batch, validation
 from kafkapy._ext.crc32c import crc32c
-from kafkapy.errors import Errors
+from kafkapy.errors import Errors, KafkaError
 from kafkapy.record import compression, control
 from kafkapy.record.batch import build, records_of
 from kafkapy.record.validation import RecordError, assign, validate
@@ -409,6 +409,17 @@ def test_payloads_in_pieces_are_validated_as_whole_ones(records, cuts, noise, pl
     place = 61 + place % (len(data) - 61)
     broken = with_payload(data, bytes(data[61:place]) + noise + bytes(data[place + len(noise) :]))
     assert walk_in_pieces(broken, cuts)[:1] == walk_in_pieces(broken, [])[:1]
+
+
+@pytest.mark.parametrize("target_magic", [1, 2])
+def test_a_batch_for_which_there_is_no_memory_may_be_sent_again(monkeypatch, target_magic):
+    def unpack(data, limit):
+        raise MemoryError
+
+    monkeypatch.setitem(compression._READERS, compression.GZIP, unpack)
+    with pytest.raises(KafkaError) as caught:
+        validate(produced(RECORDS[:1], codec=compression.GZIP), now_ms=NOW, target_magic=target_magic)
+    assert caught.value.code == Errors.KAFKA_STORAGE_ERROR
 
 
 def test_a_payload_in_single_bytes_is_read():
