@@ -379,11 +379,13 @@ class LogManager:
         self.discard_log(key, log_dir, path)
 
     def discard_log(self, key: TopicPartition, log_dir: LogDir, path: str) -> None:
-        """Discard a log that is not open.
+        """Discard a log that is not open, and its copy in another log directory if that was not loaded.
 
         If a shortage prevents that, the next `delete` or `create` tries it again, and no log is created in its place
         before. Raises LogDirFailure, or a Shortage.
         """
+        with suppress(LogDirFailure, Shortage):  # reported; first, since the next start ignores a copy without its log
+            self.futures.discard_not_loaded(key)
         try:
             self.discard(key, log_dir, path)
         except Shortage as shortage:

@@ -892,17 +892,18 @@ class PartitionLog:
 
         While the block runs, nothing is copied: else a record that is about to be removed could get into the copy. The
         copy is truncated first, so that after a crash in between it lacks records, and has none that this log lacks.
+        A copy that cannot be truncated is closed, which ends the move: the thread that copies then removes it.
         """
         future = self.future
-        if future is None:
+        if future is None or future.closed:
             yield
             return
         with future.upkeep.interrupting():
             try:
                 truncate(future)
-            except KafkaError as error:  # its disk has failed: this log must not suffer
+            except KafkaError as error:  # its disk has failed or is full: this log must not suffer
                 _log.error("%s is not moved to %s: %s", self.name, future.env.log_dir, error.message)
-                self.future = None
+                future.abandon()
             yield
 
     def _lower_cleaned(self, offset: int) -> None:

@@ -372,7 +372,7 @@ def test_a_log_whose_copy_is_on_a_broken_disk_is_truncated_all_the_same(tmp_path
     future.env.failed("a test", OSError(errno.EIO, "broken"))
     host.log.truncate_to(20)
     assert host.log.log_end_offset <= 20
-    assert host.log.future is None
+    assert future.closed
     host.manager.close()
 
 
@@ -508,6 +508,22 @@ def test_a_copy_is_cut_to_a_log_that_has_lost_its_end(host, tmp_path):
         file.truncate(segment.size - 100)
     again = Host(tmp_path)
     assert again.log.future.log_end_offset == again.log.log_end_offset == 8
+    again.manager.close()
+
+
+@pytest.mark.parametrize("refused", ["one", "two"])
+def test_a_copy_is_deleted_with_its_log_though_one_of_them_cannot_be_loaded(tmp_path, refused):
+    host = Host(tmp_path)
+    host.log.append([batch("a"), batch("b")], 0)
+    host.begin()
+    host.copy()
+    host.kill()
+    (segment,) = (tmp_path / refused).glob(f"*/{names.file_name(0, names.LOG)}")
+    segment.rename(segment.with_name(names.file_name(100, names.LOG)))  # a start refuses to open it
+    again = Host(tmp_path, create=False)
+    assert (again.log is None) == (refused == "one")
+    again.manager.delete(*KEY)
+    assert again.names() == ["one/t-0-delete", "two/t-0-delete"]
     again.manager.close()
 
 

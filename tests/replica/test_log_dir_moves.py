@@ -1,6 +1,7 @@
 """Moves between log directories on their threads: continued ones, errors, and what the throttle and a stop do."""
 
 import errno
+from pathlib import Path
 
 import pytest
 
@@ -172,6 +173,24 @@ def test_a_broken_disk_ends_the_move_and_not_the_partition(host, caplog):
     assert host.moved == []
     host.append("b")
     assert len(values_of(host.log)) == 2
+
+
+def test_a_copy_that_cannot_be_truncated_with_its_log_is_removed(host, monkeypatch):
+    def truncate_to(offset):
+        raise Shortage("truncating t-0", OSError(errno.ENOSPC, "made up"))
+
+    host.append("a", "b", "c")
+    host.throttle.limit = 0
+    host.throttle.record(1)
+    host.moves.alter(*KEY, host.dirs[1])
+    monkeypatch.setattr(host.log.future, "truncate_to", truncate_to)
+    host.log.truncate_to(1)
+    assert host.log.log_end_offset == 1
+    host.throttle.limit = 1 << 62
+    copies = Path(host.dirs[1]).glob
+    eventually(lambda: [path.name.rpartition("-")[2] for path in copies("t-0.*")] == ["delete"])
+    assert host.moves.moving() == host.moved == []
+    assert host.manager.dirs.opened[1].open_logs == 0
 
 
 def test_a_damaged_log_is_not_moved_and_its_copy_is_removed(host, caplog):

@@ -12,7 +12,6 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,7 @@ from kafkapy.log.config import LogConfig
 from kafkapy.log.directories import partition_metadata
 from kafkapy.log.directories.log_dir import LogDir, TopicPartition
 from kafkapy.log.directories.partition_metadata import PartitionMetadataError
-from kafkapy.log.failures import LogDirFailure, Shortage
+from kafkapy.log.failures import LogDirFailure
 from kafkapy.log.loading.found import find_logs
 from kafkapy.log.loading.load_progress import DirProgress, LoadStopped, LoadWatch
 from kafkapy.log.partition_log import PartitionLog
@@ -83,8 +82,7 @@ class Loading:
                 )
             )
         self._jobs = {job.key: job for load in self._loads for job in load.jobs}
-        for key, future in found.futures.items():
-            self._jobs[key].future = future
+        self._manager.futures.not_loaded = found.futures
         self._left = len(self._loads)
 
     def start(self) -> None:
@@ -178,8 +176,9 @@ class Loading:
             log.abandon()
             self._set_aside(job)
         else:
-            if job.future is not None:
-                self._open_future(log, *job.future, watch)
+            future = self._manager.futures.not_loaded.get(key)
+            if future is not None:
+                self._open_future(log, *future, watch)
             self._manager.take_in(log)
             if log.future is not None:
                 self._manager.futures.on_loaded(log)
@@ -209,8 +208,9 @@ class Loading:
     def _set_aside(self, job: LoadJob) -> None:
         """Set aside a log that the cluster does not know, and its copy in another directory if it has one."""
         self._manager.set_aside(job.key, job.load.log_dir, job.path)
-        if job.future is not None:
-            self._manager.set_aside(job.key, *job.future)
+        future = self._manager.futures.not_loaded.pop(job.key, None)
+        if future is not None:
+            self._manager.set_aside(job.key, *future)
 
     def open(
         self, key: TopicPartition, path: str, log_dir: LogDir, config: LogConfig, watch: LoadWatch
@@ -273,9 +273,6 @@ class Loading:
             return False
         if job.load.take(job):
             try:
-                if job.future is not None:  # first: the next start would ignore a copy without its log
-                    with suppress(LogDirFailure, Shortage):  # reported
-                        self._manager.discard(key, *job.future)
                 self._manager.discard_log(key, job.load.log_dir, job.path)
             finally:
                 job.load.give_back(job)
@@ -337,7 +334,6 @@ class LoadJob:
         "begun",
         "bytes_left",
         "ended",
-        "future",
         "key",
         "load",
         "over",
@@ -352,7 +348,6 @@ class LoadJob:
         self.key = key
         self.path = path
         self.load = load
-        self.future: tuple[LogDir, str] | None = None  # the log's copy in another directory: see kafkapy.log.moves
         self.begun = False
         self.ended = False
         self.taken = False  # taken out of the queue by `take`

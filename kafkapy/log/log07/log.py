@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from bisect import bisect_right
+from contextlib import suppress
 from mmap import PAGESIZE
 from operator import attrgetter
 
@@ -161,6 +162,8 @@ class Log07:
             files.truncate(files.open(path, create=True), 0)
             files.sync_dir(self.directory)
         except OSError as error:
+            with suppress(OSError):  # left there, it would overlap with the last segment once that gets more appends
+                files.unlink(path)
             raise self.env.disk_error(f"rolling {self.name}", error) from error
         self.segments = (*self.segments, Segment(files, path, last.end))
 
@@ -250,8 +253,13 @@ class Log07:
             count = 1
         elif time_ms != LATEST:
             now = self.env.clock.time_ms()
-            while count and (segments[count - 1].modified_ms() if count <= len(segments) else now) > time_ms:
-                count -= 1
+            try:
+                while count and (segments[count - 1].modified_ms() if count <= len(segments) else now) > time_ms:
+                    count -= 1
+            except FileNotFoundError:  # retention has deleted a segment since this call read the list
+                if self.segments is segments:
+                    raise
+                return self.offsets_before(time_ms, most)
         if min(most, count) < 0:
             raise ValueError(f"{most} offsets")
         return offsets[:count][::-1][:most]

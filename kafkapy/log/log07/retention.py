@@ -37,42 +37,52 @@ def delete_old_segments(log: Log07, policy: RetentionPolicy) -> int:
     """Delete the segments that the policy's rules select, oldest first, and return their number.
 
     Reads in progress can still read a deleted file. If all segments are deleted, an empty one is created, which begins
-    at the end of the log. Raises LogDirFailure, and KafkaError for a shortage.
+    at the end of the log. Raises LogDirFailure, and KafkaError for a shortage. After an error, the segments whose files
+    are not deleted stay in the log.
     """
+    count = 0
     try:
-        with log.flushing, log.lock:
-            gone = [
-                (segment, rule.reason)
-                for rule in policy.rules(_View(log), log.env.clock.time_ms())
-                for segment in _take(log, rule)
-            ]
-        for segment, reason in gone:
-            segment.retire()
-            log.env.files.unlink(segment.path)
-            # One by one: if a power cut brought back an older segment without the next one, there would be a gap.
-            log.env.files.sync_dir(log.directory)
-            _log.info("deleted %s: %s", segment.path, reason)
+        for rule in policy.rules(_View(log), log.env.clock.time_ms()):
+            for segment in _selected(log, rule):
+                _delete(log, segment, rule.reason)
+                count += 1
     except OSError as error:
         raise log.env.disk_error(f"deleting old segments of {log.name}", error) from error
-    return len(gone)
-
-
-def _take(log: Log07, rule: Rule) -> list[Segment]:
-    """Remove the segments that the rule selects from the list of segments, and return them."""
-    gone = _selected(log, rule)
-    if gone and len(gone) == len(log.segments):
-        log.roll_locked()
-    log.segments = log.segments[len(gone) :]
-    return gone
+    return count
 
 
 def _selected(log: Log07, rule: Rule) -> list[Segment]:
+    """Return the segments that the rule selects, oldest first. Roll the log if it selects all of them."""
     gone: list[Segment] = []
-    for at, segment in enumerate(log.segments):
-        following = log.segments[at + 1].start if at + 1 < len(log.segments) else None
-        if following is None and not segment.size:
-            break  # an empty log stays as it is
-        if not rule.breached(cast("ModernSegment", segment), following):
-            break
-        gone.append(segment)
+    with log.flushing, log.lock:
+        for at, segment in enumerate(log.segments):
+            following = log.segments[at + 1].start if at + 1 < len(log.segments) else None
+            if following is None and not segment.size:
+                break  # an empty log stays as it is
+            if not rule.breached(cast("ModernSegment", segment), following):
+                break
+            gone.append(segment)
+        if gone and len(gone) == len(log.segments):
+            log.roll_locked()
     return gone
+
+
+def _delete(log: Log07, segment: Segment, reason: str) -> None:
+    """Delete the oldest segment of the log. Raises OSError.
+
+    If the file cannot be removed, the segment stays in the log: the log would have a gap if a later segment were
+    deleted while this file is still there.
+    """
+    files = log.env.files
+    with log.lock:
+        log.segments = log.segments[1:]
+    try:
+        files.unlink(segment.path)
+    except OSError:
+        with log.lock:
+            log.segments = (segment, *log.segments)
+        raise
+    segment.retire()
+    # One by one: if a power cut brought back an older segment without the next one, there would be a gap.
+    files.sync_dir(log.directory)
+    _log.info("deleted %s: %s", segment.path, reason)

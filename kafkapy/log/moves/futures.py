@@ -20,7 +20,7 @@ from kafkapy.log.moves.swapping import prepare, swap
 from kafkapy.log.partition_log import PartitionLog
 
 if TYPE_CHECKING:
-    from kafkapy.log.directories.log_dir import LogDir
+    from kafkapy.log.directories.log_dir import LogDir, TopicPartition
     from kafkapy.log.manager import LogManager
 
 _log = logging.getLogger(__name__)
@@ -33,6 +33,8 @@ class FutureLogs:
         self._manager = manager
         # Called on a loading thread with each log that was loaded with a future log, so that the copy is continued.
         self.on_loaded: Callable[[PartitionLog], object] = lambda log: None
+        # The log directories and paths of the future logs that were found at the start, until they are adopted.
+        self.not_loaded: dict[TopicPartition, tuple[LogDir, str]] = {}
         self._changing = threading.Lock()  # held while a future log is created, so that a log gets only one
 
     def create(self, log: PartitionLog, log_dir: LogDir) -> bool:
@@ -84,7 +86,16 @@ class FutureLogs:
             end = min(end, future.recovery_point)
         if future.log_end_offset > end:
             future.truncate_to(end)
+        self.not_loaded.pop((log.topic, log.partition), None)
         self._attach(log, future, log_dir)
+
+    def discard_not_loaded(self, key: TopicPartition) -> None:
+        """Remove a future log that was found at the start and not loaded, because its log was not either, or it is
+        damaged. Does nothing if there is none. Raises LogDirFailure or a Shortage if it cannot be renamed.
+        """
+        found = self.not_loaded.pop(key, None)
+        if found is not None:
+            self._manager.discard(key, *found)
 
     def _attach(self, log: PartitionLog, future: PartitionLog, log_dir: LogDir) -> None:
         try:

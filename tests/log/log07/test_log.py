@@ -154,6 +154,26 @@ def test_old_segments_are_deleted_by_size(tmp_path):
     assert log.start == 11
 
 
+def test_offsets_by_time_are_found_although_retention_deletes_a_segment_meanwhile(tmp_path):
+    class Deleting(Files):
+        then = None
+
+        def modified_ms(self, file):
+            then, self.then = self.then, None
+            if then is not None:
+                then()
+            return super().modified_ms(file)
+
+    files = Deleting()
+    bench = Bench(tmp_path, files, segment_bytes=1, flush_messages=1, retention_bytes=22)
+    log = bench.log()
+    for payload in (b"a", b"b", b"c"):
+        put(log, payload)
+    files.then = bench.directory.delete_old
+    assert log.offsets_before(0, 10) == []
+    assert log.start == 11
+
+
 def test_a_retention_policy_of_the_user_is_asked(tmp_path):
     class All:
         reason = "all of it"
@@ -276,7 +296,7 @@ def test_a_partition_beyond_the_count_is_kept(tmp_path, caplog):
 
 
 class Failing(Files):
-    """Raises `error` instead of a write after `written` bytes of it, of a sync or of a truncation."""
+    """Raises `error` instead of the operations that `fails` names; of a write, after `written` bytes of it."""
 
     def __init__(self):
         self.error = None
@@ -301,6 +321,21 @@ class Failing(Files):
             raise self.error
         super().truncate(file, size)
 
+    def open(self, path, *, create=False):
+        if self.error is not None and create and "create" in self.fails:
+            raise self.error
+        return super().open(path, create=create)
+
+    def unlink(self, path):
+        if self.error is not None and "unlink" in self.fails:
+            raise self.error
+        return super().unlink(path)
+
+    def sync_dir(self, path):
+        if self.error is not None and "sync_dir" in self.fails:
+            raise self.error
+        super().sync_dir(path)
+
 
 def test_an_append_that_the_full_disk_cuts_off_leaves_nothing(tmp_path):
     files = Failing()
@@ -315,6 +350,54 @@ def test_an_append_that_the_full_disk_cuts_off_leaves_nothing(tmp_path):
     files.error = None
     data += put(log, b"third")
     assert contents(log) == data == stored(tmp_path / "t-0")
+
+
+@pytest.mark.parametrize("fails", ["unlink", "sync_dir"])
+def test_segments_that_a_shortage_keeps_from_being_deleted_stay_in_the_log(tmp_path, fails):
+    files = Failing()
+    bench = Bench(tmp_path, files, segment_bytes=1, flush_messages=1, retention_bytes=11)
+    log = bench.log()
+    for payload in (b"a", b"b", b"c", b"d"):
+        put(log, payload)
+    files.error, files.fails = OSError(24, "Too many open files"), (fails,)
+    bench.directory.delete_old()
+    assert contents(log) == stored(tmp_path / "t-0")
+    files.error = None
+    bench.directory.delete_old()
+    assert contents(log) == stored(tmp_path / "t-0") == build_message(b"d")
+    assert not bench.failures
+    bench.restart()
+    assert contents(bench.log()) == build_message(b"d")
+
+
+def test_a_full_disk_that_stops_one_rule_of_retention_does_not_undo_the_rule_before(tmp_path):
+    files = Failing()
+    bench = Bench(tmp_path, files, segment_bytes=1, flush_messages=1, retention_bytes=22)
+    log = bench.log()
+    for payload in (b"a", b"b", b"c"):
+        put(log, payload)
+    for segment in log.segments:
+        os.utime(segment.path, (0, 0))
+    files.error, files.fails = OSError(28, "No space left on device"), ("create",)
+    bench.directory.delete_old()  # the first by size; then all by age, for which an empty segment has to be created
+    assert contents(log) == stored(tmp_path / "t-0") == build_message(b"b") + build_message(b"c")
+    files.error = None
+    assert bench.directory.delete_old() == 2
+    assert names(tmp_path / "t-0") == [f"{33:020}.kafka"]
+
+
+def test_a_roll_that_a_shortage_stops_leaves_no_file(tmp_path):
+    files = Failing()
+    bench = Bench(tmp_path, files, flush_messages=1)
+    log = bench.log()
+    data = put(log, b"a")
+    os.utime(log.segments[0].path, (0, 0))
+    files.error, files.fails = OSError(24, "Too many open files"), ("sync_dir",)
+    assert bench.directory.delete_old() == 0  # all are old, so an empty segment has to be created
+    files.error = None
+    data += put(log, b"b")
+    bench.restart()  # an empty segment that begins where `b` does would overlap with the first one
+    assert contents(bench.log()) == data
 
 
 @pytest.mark.parametrize("fails", ["write", "sync"])

@@ -10,6 +10,7 @@ from kafkapy.record.batch import build
 from kafkapy.record.control import ABORT, COMMIT, encode_key
 from kafkapy.tools.log.dump import indexes as dump_indexes
 from kafkapy.tools.log.verify import partition as partition_check
+from kafkapy.tools.log.verify import paths
 from tests.harness.markers import encode_marker
 from tests.log.support import Bench, batch
 
@@ -89,6 +90,48 @@ def delete_after_it_was_listed(directory, base, monkeypatch):
     monkeypatch.setattr(partition_check, "segments_in", lambda directory: listed)
     for path in list(directory.glob(f"{base:020d}.*")):
         path.unlink()
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_segments_that_are_all_deleted_after_the_directory_was_listed_are_no_problem(
+    kafkapy, tmp_path, monkeypatch, count
+):
+    log = Bench(tmp_path / "data", retention_ms=1).load()
+    for number in range(count):
+        log.roll()
+        log.append([batch(number, timestamp=1)], 0)
+    log.advance_high_watermark(count, 0)
+    real, deleted = partition_check.segments_in, []
+
+    def list_and_delete(directory):
+        found = real(directory)
+        deleted.append(log.delete_old_segments())
+        return found
+
+    monkeypatch.setattr(partition_check, "segments_in", list_and_delete)
+    code, out, _ = kafkapy("log", "verify", log.dir)
+    log.close()
+    assert (code, out.count("no problem found"), sum(deleted)) == (0, 1, count)
+
+
+@pytest.mark.parametrize("log", [2], indirect=True)
+@pytest.mark.parametrize(
+    ("module", "name"), [(paths, "is_partition"), (partition_check, "check_segment"), (partition_check, "check_epochs")]
+)
+def test_a_partition_that_is_deleted_after_the_log_directory_was_listed_is_no_problem(
+    kafkapy, log, tmp_path, monkeypatch, module, name
+):
+    copies = [shutil.copytree(log.dir, tmp_path / "copies" / partition) for partition in ("t-0", "u-0")]
+    real, gone = getattr(module, name), copies[0]
+
+    def delete_and_check(path, *arguments, **options):
+        if gone in (path, path.parent) and gone.exists():
+            gone.rename(gone.with_name(f"{gone.name}.0-delete"))
+        return real(path, *arguments, **options)
+
+    monkeypatch.setattr(module, name, delete_and_check)
+    code, out, _ = kafkapy("log", "verify", tmp_path / "copies")
+    assert (code, out.count("no problem found"), gone.exists()) == (0, 1, False)
 
 
 @pytest.mark.parametrize("log", [2], indirect=True)

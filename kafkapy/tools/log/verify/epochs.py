@@ -23,7 +23,7 @@ def check_epochs(directory: Path, runs: list[EpochRun], next_offset: int | None,
     path = directory / NAME
     known_runs = [run for run in runs if run.epoch >= 0]
     if not path.exists():
-        if known_runs:
+        if known_runs and directory.exists():  # else a broker has deleted or moved the whole partition
             first = known_runs[0]
             report.add(path, f"is missing, and batches from offset {first.first_offset} on have epoch {first.epoch}")
         return

@@ -64,12 +64,14 @@ def check_partition(directory: Path, report: Report) -> CheckedPartition:
                 follow=partial(producers.follow, path),
             )
         except FileNotFoundError:
-            if following is None or path.exists():
+            if path.exists():
                 raise
             # A broker has deleted the segment since the directory was listed, or has cleaned it into an earlier one.
+            # Even the last segment: retention rolls the log to delete it, and a topic is deleted with all segments.
             # Transactions that were open before it may have ended in it, so the state of the producers is not known.
             producers = ProducerCheck(report, by_coordinator=by_coordinator)
-            producers.missing_before(following)
+            if following is not None:
+                producers.missing_before(following)
             continue
         if following is None:
             following = found.next_offset
@@ -82,8 +84,8 @@ def check_partition(directory: Path, report: Report) -> CheckedPartition:
         if following in snapshots and following != start and snapshots[following].exists():
             producers.snapshot(snapshots.pop(following), following, start)
     _check_other_snapshots(snapshots, report)
-    last = checked[-1]
-    end = last.next_offset if last.readable and not last.grown else None
+    last = checked[-1] if checked and checked[-1].path == segments[-1][1] else None  # else the log ends further on
+    end = last.next_offset if last is not None and last.readable and not last.grown else None
     check_epochs(directory, [run for one in checked for run in one.epochs], end, report)
     return CheckedPartition(start, end)
 

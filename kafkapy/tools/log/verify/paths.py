@@ -83,13 +83,14 @@ def _check_log_dir(directory: Path, report: Report) -> None:
     checkpoints = {path: read_checkpoint(path, report) for path in small if path.name in CHECKPOINTS}
     logs: dict[tuple[str, int], tuple[int, int | None]] = {}
     for path in partitions:
-        if not is_partition(path):
-            report.add(path, "has no segments (.log files)")
-            continue
         try:
+            if not is_partition(path):
+                report.add(path, "has no segments (.log files)")
+                continue
             found = _check_partition(path, report)
         except OSError as error:
-            _unreadable(path, error, report)
+            if path.exists():  # else a broker has deleted or moved the partition since the directory was listed
+                _unreadable(path, error, report)
             continue
         parsed = names.parse_dir_name(path.name)
         if found is not None and parsed is not None and parsed.kind == names.LIVE_DIR:
