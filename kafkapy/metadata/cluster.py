@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from kafkapy.metadata import paths
 from kafkapy.metadata.cache import LiveBroker
 from kafkapy.metadata.controller_fence import ControllerFence, Term
 from kafkapy.metadata.ids import new_cluster_id
-from kafkapy.metadata.tree import BadVersion, Create, Node, NodeExists, Operation, Set, Tree
+from kafkapy.metadata.tree import BadVersion, Create, Delete, Node, NodeExists, NoNode, Operation, Set, Tree
 from kafkapy.runtime.addresses import host_port
 
 log = logging.getLogger("kafkapy.metadata.cluster")
@@ -45,6 +46,7 @@ class ClusterRegistry:
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
         self._decoded_features: tuple[Node, Mapping[str, Any] | None] | None = None  # see `_features`
+        self._broker_epoch = -1  # of the last registration
         tree.ensure(*paths.ROOTS)
 
     def cluster_id(self) -> str | None:
@@ -90,16 +92,26 @@ class ClusterRegistry:
             value["rack"] = rack
         path = f"{paths.BROKER_IDS}/{broker_id}"
         data = paths.to_json(value)
+        # In two steps as in Kafka, so that the node's version is 1 as there.
+        register: list[Operation] = [Create(path, ephemeral=True), Set(path, data, 0)]
         try:
-            # In two steps as in Kafka, so that the node's version is 1 as there.
-            self._tree.commit([Create(path, ephemeral=True), Set(path, data, 0)])
+            self._tree.commit(register)
         except NodeExists:
-            # Perhaps this session created the node before, and ZooKeeper's answer was lost.
             node = self._tree.find(path)
-            if node is None or not node.mine:
+            if node is not None and node.mine:
+                # Perhaps this session created the node before, and ZooKeeper's answer was lost.
+                self._tree.commit([Set(path, data)])
+            elif node is not None and node.created != self._broker_epoch:
                 raise
-            self._tree.commit([Set(path, data)])
-        return self._tree.get(path).created
+            else:
+                # The node is of a session that this process has given up, as after a refused login, and that has not
+                # expired yet or expires now. Then the node would vanish, so it is replaced, as in Kafka (KAFKA-7165).
+                if node is not None:
+                    with suppress(NoNode):
+                        self._tree.commit([Delete(path, node.version)])
+                self._tree.commit(register)
+        self._broker_epoch = self._tree.get(path).created
+        return self._broker_epoch
 
     def broker_addresses(self, broker_id: int) -> list[tuple[str, int]]:
         """Return the host and port of each endpoint of a registered broker, [] if the broker is not registered or its

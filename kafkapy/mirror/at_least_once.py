@@ -160,16 +160,18 @@ class AtLeastOnce:
 def with_retries(work: Callable[[], T], stopped: Callable[[], bool]) -> T | None:
     """Return the result of `work`, which is called again while it raises retriable errors.
 
-    Returns None if `stopped` returns True before `work` succeeds. Raises other errors of `work`.
+    Returns None if `stopped` returns True before `work` succeeds. Raises other errors of `work`. An error that repeats
+    the one before it is not logged again.
     """
+    logged = ""
     while not stopped():
         try:
             return work()
-        except ConnectionFailed as error:
-            log.info("retrying: %s", error)
-        except KafkaError as error:
-            if not is_retriable(error.code):
+        except (ConnectionFailed, KafkaError) as error:
+            if isinstance(error, KafkaError) and not is_retriable(error.code):
                 raise
-            log.info("retrying: %s", error)
+            if (problem := str(error)) != logged:
+                log.info("retrying: %s", problem)
+                logged = problem
         time.sleep(BACKOFF_S)
     return None

@@ -39,11 +39,11 @@ class Kafka07Member(ZooKeeperMember):
     def cluster_id(self) -> str | None:
         return None  # which rules out exactly-once delivery
 
-    def before_release(self, partitions: list[TopicPartition]) -> None:
+    def _given_up(self, partitions: Sequence[TopicPartition]) -> Sequence[TopicPartition]:
         # The connector's pairs have the number on the broker, so that partitions of several brokers have the same pair.
         # All that could be meant are committed, which does no harm if one of them stays.
         given_up = set(partitions)
-        super().before_release([where for where, owned in list(self._owned.items()) if owned.where in given_up])
+        return [where for where, owned in self._owned.items() if owned.where in given_up]
 
     def _commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         self._connector.commit_named({self._names[where]: offset for where, offset in offsets.items()})

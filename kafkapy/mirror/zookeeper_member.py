@@ -23,6 +23,7 @@ from kafkapy.client.administration.admin import EARLIEST, LATEST, Admin
 from kafkapy.client.cluster import Cluster, TopicPartition
 from kafkapy.client.errors import ClientError, ConnectionFailed
 from kafkapy.client.original.consuming.connector import ConsumerConnector
+from kafkapy.client.original.consuming.problem_log import ProblemLog
 from kafkapy.client.original.consuming.streams import Chunk, OwnedPartition, Stream
 from kafkapy.client.original.filters import TopicFilter
 from kafkapy.errors import KafkaError
@@ -37,6 +38,8 @@ POLL_S = 0.1  # how often the polling thread checks whether partitions have to b
 PIECES_PER_POLL = 16  # the most pieces that a poll returns
 ENDS_INTERVAL_S = 5.0  # the interval for looking up end offsets, which the connector's fetches do not return
 ENDS_RETRY_S = 60.0  # the interval after a failed lookup, as a broker that hangs stops the copying for a time-out
+
+_WAITS = "the copying waits for ZooKeeper"  # a problem, for log lines
 
 
 class _Release:
@@ -69,6 +72,7 @@ class ZooKeeperMember:
         self._settings = settings
         self._topics = topics
         self._connector = connector or ConsumerConnector(settings.properties)
+        self._problems = ProblemLog(log, settings.file)
         self._listener: Listener | None = None
         self._stream: Stream | None = None
         self._cluster: Cluster | None = None
@@ -123,10 +127,11 @@ class ZooKeeperMember:
                     try:
                         piece = self._piece(chunk)
                     except ConnectionFailed as error:
-                        log.info("%s: retrying: %s", self._settings.file, error)
+                        self._problems.report(_WAITS, str(error), level=logging.INFO)
                         self._unread = chunk
                         time.sleep(POLL_S)
                         return pieces
+                    self._problems.resolved(_WAITS)
                     pieces.append(piece)
                     self._positions[piece.where] = piece.after
                     self._owned[piece.where] = chunk.owned
@@ -261,13 +266,18 @@ class ZooKeeperMember:
         while self._changes:
             change = self._changes.popleft()
             if isinstance(change, _Release):
-                self._listener.before_release(change.partitions)
-                self._forget(change.partitions)
+                given_up = self._given_up(change.partitions)
+                self._listener.before_release(given_up)
+                self._forget(given_up)
                 change.done.set()
             else:
                 self._lose([owned.where for owned in change if owned.where in self._owned])
                 self._owned.update((owned.where, owned) for owned in change)
                 self._listener.on_taken([owned.where for owned in change])
+
+    def _given_up(self, partitions: Sequence[TopicPartition]) -> Sequence[TopicPartition]:
+        """Return the source's partitions for those that the connector gives up. Called by the polling thread."""
+        return partitions
 
     def _lose(self, partitions: list[TopicPartition]) -> None:
         """Tell the listener that these partitions are lost, and forget them."""

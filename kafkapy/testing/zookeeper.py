@@ -13,8 +13,15 @@ DEBIAN_JARS = Path("/usr/share/java")
 # The manifest of Debian's zookeeper.jar names the other jars that the server needs, but none that writes its log.
 DEBIAN_NAMES = ("zookeeper", "slf4j-simple")
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-# A small heap and the simplest compiler and collector: the tree of a test is small, and the server starts sooner.
-JAVA = ("-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+JAVA = (
+    # A small heap and the simplest compiler and collector: the tree of a test is small, and the server starts sooner.
+    "-Xmx128m",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    # A ping waits for the syncs of the changes before it: on a busy disk connections would be given up, and sessions
+    # would expire. What is written outlives a kill of the server without a sync, too.
+    "-Dzookeeper.forceSync=no",
+)
 # Session time-outs are 2 to 20 ticks, in ms.
 SETTINGS = """\
 tickTime=500
@@ -50,26 +57,26 @@ class ZooKeeper:
         if java is None:
             raise ZooKeeperFailed("ZooKeeper needs Java, and there is no java in PATH: apt-get install default-jre")
         directory.mkdir(parents=True, exist_ok=True)
-        with socket.create_server(("127.0.0.1", 0)) as found:
-            self.port: int = found.getsockname()[1]
-        self.address = f"127.0.0.1:{self.port}"
-        settings = directory / "zoo.cfg"
-        settings.write_text(SETTINGS.format(data=directory / "data", port=self.port))
-        self._log = directory / "zookeeper.log"
-        with self._log.open("wb") as log:
-            # In a session of its own, because Ctrl-C in a terminal would end the server before its brokers.
-            self._child = subprocess.Popen(
-                [java, *JAVA, "-cp", classes, MAIN, str(settings)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        try:
-            self._wait_until_serving()
-        except BaseException:
-            self.stop()
-            raise
+        with reserve_port() as reserved:
+            self.port: int = reserved.getsockname()[1]
+            self.address = f"127.0.0.1:{self.port}"
+            settings = directory / "zoo.cfg"
+            settings.write_text(SETTINGS.format(data=directory / "data", port=self.port))
+            self._log = directory / "zookeeper.log"
+            with self._log.open("wb") as log:
+                # In a session of its own, because Ctrl-C in a terminal would end the server before its brokers.
+                self._child = subprocess.Popen(
+                    [java, *JAVA, "-cp", classes, MAIN, str(settings)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+            try:
+                self._wait_until_serving()
+            except BaseException:
+                self.stop()
+                raise
 
     def stop(self) -> None:
         """End the server at once. Its own log on disk has every change that it has acknowledged."""
@@ -98,6 +105,18 @@ class ZooKeeper:
         except OSError:
             return ""
         return answer.decode()
+
+
+def reserve_port() -> socket.socket:
+    """Return a socket that is bound to a free port of 127.0.0.1 and does not listen.
+
+    While it is open, Linux gives this port to no other program that asks for a free one or connects. A server that sets
+    SO_REUSEADDR, as ZooKeeper does, can bind the port and listen.
+    """
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.bind(("127.0.0.1", 0))
+    return reserved
 
 
 def class_path(jars: str | os.PathLike[str] | None = None, installed: Path = DEBIAN_JARS) -> str:

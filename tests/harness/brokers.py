@@ -31,6 +31,7 @@ QUICK = {
     "offsets.topic.num.partitions": "5",
     "transaction.state.log.num.partitions": "5",
 }
+_handed_out: set[int] = set()  # by free_port
 LOG4J = """\
 log4j.rootLogger=WARN, stdout
 log4j.logger.kafka.server.KafkaServer=INFO
@@ -222,7 +223,7 @@ class KafkaBroker:
             "-XX:TieredStopAtLevel=1",
             f"-Dlog4j.configuration=file:{directory}/log4j.properties",
         ]
-        java += ["-Dzookeeper.admin.enableServer=false", "-cp", classpath]
+        java += ["-Dzookeeper.admin.enableServer=false", "-Dzookeeper.forceSync=no", "-cp", classpath]
         self._keeper: Process | None = None
         if zookeeper is None:
             keeper_port = free_port()
@@ -301,11 +302,18 @@ def start(directory: Path, overrides: dict[str, str] | None = None, *, port: int
 def free_port() -> int:
     """Return a port for programs that cannot use port 0, or that are restarted on the same port.
 
-    It is outside of the range of ephemeral ports: another process could get such a port before it is used.
+    It is outside of the range of ephemeral ports: another process could get such a port before it is used. No other
+    call returns it, neither in this process nor in another one of pytest-xdist: programs bind it seconds or minutes
+    later.
     """
-    handed_out = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    ephemeral = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     while True:
-        port = secrets.choice(range(10_000, max(handed_out, 20_000)))
+        port = secrets.choice(range(10_000 + worker, max(ephemeral, 20_000), workers))
+        if port in _handed_out:
+            continue
+        _handed_out.add(port)
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))

@@ -318,9 +318,11 @@ class Cluster:
 
     def heal(self) -> None:
         """Restore the network, the clocks and the disks, continue what is frozen, start what does not run. A broker
-        whose log directory failed is restarted."""
+        whose log directory failed is restarted. A broker that was frozen has a session that lives on, or a new one."""
         self.network.heal()
         self.zookeeper.heal()
+        frozen = [number for number, member in self.members.items() if member.frozen and member.running]
+        heard = self.zookeeper.heard() if frozen else {}
         for member in self.members.values():
             member.clock.move(0)
             member.disk.end()
@@ -333,6 +335,21 @@ class Cluster:
                 member.start()
         for member in self.members.values():
             member.wait_until_started()
+        for number in frozen:
+            self._wait_until_heard(number, heard)
+
+    def _wait_until_heard(self, number: int, before: Mapping[int, str]) -> None:
+        """Wait until ZooKeeper has heard from the session in which the broker is registered, since `before`.
+
+        A broker that was frozen for less than its session time-out is registered and answers at once. But it may give
+        up its connection and be too late with the next one: then all is quiet, and its session still expires."""
+
+        def is_heard() -> bool:
+            node = self.tree.exists(f"/brokers/ids/{number}")
+            connection = None if node is None else self.zookeeper.heard().get(node.ephemeralOwner)
+            return connection is not None and connection != before.get(node.ephemeralOwner)
+
+        eventually(is_heard, seconds=60, what=f"broker {number} has no session with ZooKeeper")
 
     def controller(self) -> int | None:
         """Return the id of the broker that /controller names; None if there is none."""

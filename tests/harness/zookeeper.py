@@ -5,12 +5,16 @@ import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from kazoo.client import KazooClient
+
+from kafkapy.testing.zookeeper import JAVA, MAIN
 from tests.harness import toolchain
 from tests.harness.brokers import KAFKA_POM, KAFKA_VERSION, Process, free_port
 from tests.harness.waiting import eventually
 
 TICK_MS = 100
-SESSION_MS = 2000
+SESSION_MS = 2000  # of sessions whose expiry a test waits for
+PATIENT_MS = 10 * SESSION_MS  # of others, which must not expire because the machine is busy
 CONFIG = """\
 tickTime={tick}
 minSessionTimeout={tick}
@@ -63,9 +67,8 @@ class ZooKeeper:
     def launch(self) -> None:
         """Start the server and return at once."""
         classpath = toolchain.maven_classpath(KAFKA_POM, KAFKA_VERSION)
-        java = [toolchain.find("java"), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *self._java]
-        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        command = [*self._prefix, *java, "-cp", classpath, main, str(self._config)]
+        java = [toolchain.find("java"), *JAVA, *self._java]
+        command = [*self._prefix, *java, "-cp", classpath, MAIN, str(self._config)]
         self.process = Process(command, self._directory / "zookeeper.log")
         self.frozen, self.launched = False, True
 
@@ -90,6 +93,12 @@ class ZooKeeper:
     def sessions(self) -> list[int]:
         """Return the ids of the open sessions."""
         return [int(number, 16) for number in re.findall(r"^\s*(0x[0-9a-f]+)", self.ask("dump"), re.MULTILINE)]
+
+    def heard(self) -> dict[int, str]:
+        """Return the open connections by session: the client's address, and how many requests it has sent. They also
+        have the pings, by which a session lives on."""
+        lines = re.findall(r"^ ?/(\S+)\[.*\brecved=(\d+),.*\bsid=0x([0-9a-f]+),", self.ask("cons"), re.MULTILINE)
+        return {int(session, 16): f"{address} {count}" for address, count, session in lines}
 
     def stop(self) -> None:
         """Kill the server. Its log has all acknowledged changes."""
@@ -159,6 +168,10 @@ class Ensemble:
         for host, server in self.servers.items():
             eventually(lambda server=server: server.mode, seconds=60, what=f"ZooKeeper on {host} does not serve")  # type: ignore[misc]
 
+    def heard(self) -> dict[int, str]:
+        """Return the open connections of all servers, as ZooKeeper.heard does."""
+        return {session: one for server in self.servers.values() for session, one in server.heard().items()}
+
     def heal(self) -> None:
         """Continue the servers that are frozen, launch those that were killed, and wait until all serve."""
         for server in self.servers.values():
@@ -170,6 +183,24 @@ class Ensemble:
         for server in self.servers.values():
             if server.launched:
                 server.stop()
+
+
+def end_session(address: str, session: tuple[int, bytes]) -> None:
+    """End the session with this id and password, as if it had expired: its ephemeral nodes are gone.
+
+    A second client takes the session over and closes it. The session's own client connects again at once, and may take
+    the session back before the second client has closed it; then the second client tries again.
+    """
+
+    def has_ended() -> bool:
+        client = KazooClient(address.partition("/")[0], client_id=session)
+        client.start_async().wait(10)
+        found = client.client_id
+        client.stop()
+        client.close()
+        return found is not None and found[0] != session[0]  # a client whose session has ended gets another one
+
+    eventually(has_ended, what="the session does not end")
 
 
 def jars_in(directory: Path) -> Path:

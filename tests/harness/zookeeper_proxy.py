@@ -10,7 +10,7 @@ import struct
 import threading
 from collections.abc import Callable
 
-from kazoo.client import KazooClient
+from tests.harness.zookeeper import end_session
 
 # create, delete, setData, multi, create2, createContainer, deleteContainer and createTTL
 _CHANGES = {1, 2, 5, 14, 15, 19, 20, 21}
@@ -65,10 +65,8 @@ class ZooKeeperProxy:
 
     def end_session(self) -> None:
         """End the client's session, as if it had expired: its ephemeral nodes are gone."""
-        client = KazooClient(f"127.0.0.1:{self._port}", client_id=self.session)
-        client.start()
-        client.stop()
-        client.close()
+        assert self.session is not None
+        end_session(f"127.0.0.1:{self._port}", self.session)
 
     def close(self) -> None:
         self._closed = True

@@ -8,7 +8,7 @@ from kafkapy.metadata import paths
 from kafkapy.metadata.cluster import ClusterRegistry, Endpoint
 from kafkapy.metadata.controller_fence import ControllerFence, Term
 from kafkapy.metadata.local.tree import FILE_NAME, LocalTree
-from kafkapy.metadata.tree import Create, Delete
+from kafkapy.metadata.tree import Create, Delete, Node, NodeExists
 
 
 @pytest.fixture
@@ -71,6 +71,30 @@ def test_a_broker_is_registered_as_kafka_does_it_until_its_process_ends(tree: Lo
     assert cluster.register_broker(3, endpoints, None, 0) > epoch
     assert "rack" not in json.loads(again.get("/brokers/ids/3").data)
     again.close()
+
+
+def test_a_broker_replaces_the_registration_of_its_earlier_session_and_no_other(
+    tree: LocalTree, cluster: ClusterRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The earlier session may not have expired yet: Kafka's KAFKA-7165."""
+    find = tree.find
+
+    def of_another_session(path: str) -> Node | None:
+        node = find(path)
+        return node and node._replace(mine=False)
+
+    monkeypatch.setattr(tree, "find", of_another_session)
+    epoch = cluster.register_broker(3, [Endpoint("PLAINTEXT", "h", 1, "PLAINTEXT")], None, 0)
+    again = cluster.register_broker(3, [Endpoint("PLAINTEXT", "h", 2, "PLAINTEXT")], None, 0)
+    assert again > epoch
+    assert cluster.broker_address(3) == ("h", 2)
+    other = ClusterRegistry(tree)
+    with pytest.raises(NodeExists):
+        other.register_broker(3, [], None, 0)
+    tree.commit([Delete("/brokers/ids/3")])
+    assert other.register_broker(3, [], None, 0) > again
+    with pytest.raises(NodeExists):
+        cluster.register_broker(3, [], None, 0)
 
 
 def test_each_controller_has_an_epoch_of_its_own(tree: LocalTree, cluster: ClusterRegistry, tmp_path: Path) -> None:

@@ -1,9 +1,14 @@
 """Copying at least once: the offsets that are committed, and when."""
 
+import logging
+
 import pytest
 
 from kafkapy.client import Admin, ProduceFailed
+from kafkapy.client.errors import ConnectionFailed
 from kafkapy.client.producing.pending_batch import Delivery
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.mirror import at_least_once
 from kafkapy.mirror.at_least_once import AtLeastOnce
 from kafkapy.mirror.counts import Counts
 from kafkapy.mirror.delivery import SafeDelivery, _Sent
@@ -221,3 +226,20 @@ def test_records_without_key_go_to_a_partition_with_a_leader():
     assert counts.records == 100
     assert sorted(store.values()) == sorted(2 * NUMBERS)
     assert {partition for _, partition, _ in store.stored} == {1, 3}
+
+
+def test_an_error_that_repeats_is_logged_once(caplog, monkeypatch):
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(at_least_once, "BACKOFF_S", 0.0)
+    errors = [ConnectionFailed("away"), ConnectionFailed("away"), KafkaError(Errors.LEADER_NOT_AVAILABLE, "no leader")]
+
+    def work():
+        if errors:
+            raise errors.pop(0)
+        return "done"
+
+    assert at_least_once.with_retries(work, lambda: False) == "done"
+    assert [record.getMessage() for record in caplog.records] == [
+        "retrying: away",
+        "retrying: LEADER_NOT_AVAILABLE: no leader",
+    ]

@@ -1,5 +1,6 @@
 """A member of a group in ZooKeeper, whose connector releases partitions in its own thread."""
 
+import logging
 import threading
 import time
 
@@ -19,6 +20,7 @@ from kafkapy.mirror.member import NotCommitted
 from kafkapy.mirror.source_settings import read_source
 from kafkapy.mirror.zookeeper_member import ZooKeeperMember
 from kafkapy.record.batch import build
+from tests.harness.waiting import eventually
 
 PATIENCE_S = 20.0
 BATCH = memoryview(build([(0, None, b"x", ())] * 10))
@@ -220,10 +222,15 @@ def test_a_partition_that_is_no_longer_owned_is_not_read(seeking):
 
 
 @pytest.fixture
-def of_07():
-    """Return a member of a group in Kafka 0.7. The first look-up of a topic's partitions in ZooKeeper fails."""
+def failures():
+    """Return the errors of the first look-ups of a topic's partitions in ZooKeeper."""
+    return [KazooTimeoutError()]
+
+
+@pytest.fixture
+def of_07(failures):
+    """Return a member of a group in Kafka 0.7."""
     connector = FakeConnector({"group.id": "g"})
-    failures = [KazooTimeoutError()]
 
     def partitions_of(topic):
         if failures:
@@ -247,6 +254,21 @@ def test_records_whose_partition_cannot_be_numbered_yet_are_returned_later_in_th
     assert pieces == [(("t", 1), 0, 100), (("t", 1), 100, 200)]
 
 
+def test_a_loss_of_zookeeper_is_logged_once_and_so_is_its_end(of_07, failures, caplog, monkeypatch):
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(zookeeper_member, "POLL_S", 0.001)
+    failures += [KazooTimeoutError()] * 9
+    stream = of_07._connector.stream
+    stream.put(Chunk(OwnedPartition(("t", "9-0"), stream, 0), BATCH, 0, 100))
+    while not of_07.poll(0):
+        pass
+    lines = [record.getMessage().partition(": ")[2] for record in caplog.records if record.levelno >= logging.INFO]
+    assert lines == [
+        "the copying waits for ZooKeeper: the partitions cannot be read from ZooKeeper: KazooTimeout",
+        "over: the copying waits for ZooKeeper",
+    ]
+
+
 def test_records_whose_partition_cannot_be_numbered_before_it_is_revoked_are_dropped(of_07):
     stream = of_07._connector.stream
     owned = OwnedPartition(("t", "9-0"), stream, 0)
@@ -254,6 +276,27 @@ def test_records_whose_partition_cannot_be_numbered_before_it_is_revoked_are_dro
     assert of_07.poll(0) == []
     stream.revoke([owned])
     assert of_07.poll(0) == []
+
+
+def test_a_partition_given_up_while_its_first_records_are_taken_is_released_by_its_number(of_07):
+    connector = of_07._connector
+    owned = OwnedPartition(("t", "9-0"), connector.stream, 0)
+    connector.stream.put(Chunk(owned, BATCH, 0, 100))
+    release = threading.Thread(target=of_07.before_release, args=([owned.where],))
+
+    def partitions_of(topic):
+        connector.stream.revoke([owned])
+        release.start()
+        eventually(lambda: of_07._changes)
+        return ["8-0", "9-0"]
+
+    connector.partitions_of = partitions_of
+    assert [piece.where for piece in of_07.poll(0)] == [("t", 1)]
+    assert of_07._listener.released == []
+    of_07.poll(0)
+    release.join(PATIENCE_S)
+    assert not release.is_alive()
+    assert of_07._listener.released == [("t", 1)]
 
 
 def test_an_unknown_end_gives_no_lag_and_is_not_requested_again_soon(member, monkeypatch):

@@ -429,6 +429,33 @@ def test_the_last_users_of_plain_are_not_taken_away(tmp_path: Path) -> None:
         server.stop()
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        [(f"{PREFIX}.scram-sha-256.sasl.jaas.config", DELETE, None)],
+        [("sasl.mechanism.inter.broker.protocol", SET, "SCRAM-SHA-512")],
+    ],
+    ids=["its JAAS line", "its mechanism"],
+)
+def test_the_login_between_brokers_is_not_taken_away(change: list[tuple[str, int, str | None]]) -> None:
+    """This broker could not reach the others any more."""
+    file = {**SASL, "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512", "password.encoder.secret": "s"}
+    login = {f"{PREFIX}.scram-sha-256.sasl.jaas.config": f'{SCRAM_MODULE} required username="u" password="xyzzy";'}
+    alone = BrokerConfig(file, {}, login)
+    check_broker(alone, broker_operations(login, change), per_broker=True)
+    config = BrokerConfig({**file, "zookeeper.connect": "h:1"}, {}, login)
+    with pytest.raises(KafkaError, match="must have username and password") as refused:
+        check_broker(config, broker_operations(login, change), per_broker=True)
+    assert refused.value.code == Errors.INVALID_REQUEST
+    assert "xyzzy" not in refused.value.message
+    check_broker(config, {**login, "message.max.bytes": "5"}, per_broker=True)
+
+
+def test_a_login_between_brokers_that_is_missing_already_refuses_no_other_change() -> None:
+    config = with_settings({"password.encoder.secret": "s", "zookeeper.connect": "h:1"})
+    check_broker(config, {"message.max.bytes": "5"}, per_broker=True)
+
+
 def test_a_missing_key_file_refuses_the_start(tmp_path: Path) -> None:
     url = (tmp_path / "keys.json").as_uri()
     settings = {**SASL, "sasl.enabled.mechanisms": "SCRAM-SHA-256,OAUTHBEARER"}

@@ -1,13 +1,14 @@
 """`kafkapy.Cluster`: brokers in processes of their own, with a ZooKeeper."""
 
 import os
+import socket
 
 import pytest
 
 import kafkapy
 from kafkapy.client import Admin, Consumer, RecordProducer
 from kafkapy.testing.broker import BrokerFailed
-from kafkapy.testing.zookeeper import DEBIAN_JARS, JARS_VARIABLE, ZooKeeperFailed, class_path
+from kafkapy.testing.zookeeper import DEBIAN_JARS, JARS_VARIABLE, ZooKeeperFailed, class_path, reserve_port
 from tests.harness.waiting import eventually
 from tests.harness.zookeeper import ZooKeeper, jars_in
 
@@ -140,6 +141,15 @@ def test_a_server_that_does_not_start_says_why(tmp_path):
     (tmp_path / "zookeeper-0.jar").touch()
     with pytest.raises(ZooKeeperFailed, match=r"exit code 1.*QuorumPeerMain"):
         kafkapy.Cluster(1, zookeeper_jars=tmp_path).start()
+
+
+def test_a_reserved_port_is_free_only_for_a_server_that_reuses_addresses():
+    with reserve_port() as reserved, socket.socket() as other:
+        address = reserved.getsockname()
+        with pytest.raises(OSError, match="in use"):
+            other.bind(address)
+        with socket.create_server(address) as server, socket.create_connection(address) as client:
+            assert server.accept()[1] == client.getsockname()
 
 
 def test_jars_come_from_the_argument_then_from_the_variable_then_from_the_package(monkeypatch, tmp_path):

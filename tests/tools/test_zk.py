@@ -81,6 +81,18 @@ def test_a_directory_or_a_zookeeper_must_be_given(kafkapy, tmp_path):
     assert (result.code, "cannot be read: No such file" in result.err) == (1, True)
 
 
+@pytest.mark.parametrize("words", [("zk", "ls"), ("topics", "list"), ("groups", "list")], ids=" ".join)
+def test_a_restriction_of_the_tls_to_zookeeper_is_refused_as_at_a_broker_s_start(kafkapy, tmp_path, words):
+    file = tmp_path / "server.properties"
+    file.write_text("zookeeper.ssl.enabled.protocols=TLSv1.3\nzookeeper.ssl.crl.enable=false\nsasl.new.in.kafka=1\n")
+    assert kafkapy(*words, "--zookeeper", "127.0.0.1:1/kafka", "--command-config", file) == (
+        1,
+        "",
+        "kafkapy: zookeeper.ssl.enabled.protocols=TLSv1.3: the TLS of connections to ZooKeeper cannot be restricted in "
+        "this way; remove it if that is acceptable.\n",
+    )
+
+
 def test_the_metadata_of_a_running_broker_cannot_be_opened(kafkapy, kafkapy_broker):
     result = kafkapy("zk", "ls", "-d", kafkapy_broker.log_dir)
     assert (result.code, result.out) == (1, "")

@@ -15,7 +15,7 @@ from kafkapy.server.broker import BrokerServer
 from kafkapy.server.config.broker_config import BrokerConfig
 from tests.harness.broker_07 import KINDS, AnyBroker07, start_broker_07
 from tests.harness.golden_07 import GOLDEN_07
-from tests.harness.zookeeper import SESSION_MS, ZooKeeper
+from tests.harness.zookeeper import PATIENT_MS, SESSION_MS, ZooKeeper
 
 OpenTree = Callable[..., ZooKeeperTree]
 Start = Callable[..., BrokerServer]
@@ -39,13 +39,15 @@ def connect(zookeeper: ZooKeeper) -> str:
 
 @pytest.fixture
 def open_tree(connect: str) -> Iterator[OpenTree]:
-    """Return a function that opens the tree each time it is called; close all of them at the end."""
+    """Return a function that opens the tree each time it is called; close all of them at the end. As with `start`, only
+    a session by another way (`where`) expires soon."""
     opened: list[Tree] = []
 
     def opener(
-        where: str = connect, *, session_timeout_ms: int = SESSION_MS, connection_timeout_ms: int = 10_000
+        where: str = connect, *, session_timeout_ms: int | None = None, connection_timeout_ms: int = 10_000
     ) -> ZooKeeperTree:
-        tree = ZooKeeperTree(ZooKeeperSettings(where, session_timeout_ms, connection_timeout_ms))
+        session_ms = session_timeout_ms or (PATIENT_MS if where == connect else SESSION_MS)
+        tree = ZooKeeperTree(ZooKeeperSettings(where, session_ms, connection_timeout_ms))
         opened.append(tree)
         return tree
 
@@ -75,7 +77,7 @@ def start(connect: str, tmp_path: Path) -> Iterator[Start]:
                 "log.dirs": str(tmp_path / str(broker_id)),
                 "listeners": "PLAINTEXT://127.0.0.1:0",
                 "zookeeper.connect": where,
-                "zookeeper.session.timeout.ms": str(10 * SESSION_MS if where == connect else SESSION_MS),
+                "zookeeper.session.timeout.ms": str(PATIENT_MS if where == connect else SESSION_MS),
                 **{name.replace("_", "."): value for name, value in settings.items()},
             }
         )

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from kazoo.exceptions import AuthFailedError
+from kazoo.protocol.connection import ConnectionHandler
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.directories.meta_properties import MetaPropertiesError
@@ -17,6 +19,7 @@ from kafkapy.metadata.zookeeper import tree as zookeeper_tree
 from kafkapy.metadata.zookeeper.tree import ZooKeeperTree
 from kafkapy.protocol import apis
 from kafkapy.protocol.apis import OFFSET_FETCH
+from kafkapy.runtime.config_def import ConfigError
 from kafkapy.server.broker import BrokerServer, StartError
 from kafkapy.tools.main import sentence_of
 from tests.harness.brokers import KafkapyBroker
@@ -184,6 +187,19 @@ def test_a_broker_refuses_a_cluster_that_it_cannot_read_with_a_sentence(
     assert "should not happen" not in sentence_of(caught.value)
 
 
+def test_a_broker_that_could_not_log_in_to_others_refuses_the_start(start: Start) -> None:
+    login = {
+        "listeners": "CLIENT://127.0.0.1:0",
+        "listener_security_protocol_map": "CLIENT:SASL_PLAINTEXT",
+        "inter_broker_listener_name": "CLIENT",
+        "sasl_enabled_mechanisms": "SCRAM-SHA-256",
+        "sasl_mechanism_inter_broker_protocol": "SCRAM-SHA-256",
+        "password_encoder_secret": "s",  # its password may be a stored setting, and is none
+    }
+    with pytest.raises(ConfigError, match="must have username and password, with which this broker logs in to others"):
+        start(**login)
+
+
 def test_a_broker_id_that_is_registered_already_is_refused(start: Start, tree: Tree, tmp_path: Path) -> None:
     server = start(1)
     with pytest.raises(StartError, match="broker id 1 is taken: a broker that answers at"):
@@ -266,6 +282,35 @@ def test_an_expired_session_is_followed_by_a_new_registration(
         server.services.controller.create("after", partitions=1)
         eventually(lambda: tree.exists("/brokers/topics/after/partitions/0/state"))
         assert value(tree, "/brokers/topics/after/partitions/0/state")["controller_epoch"] == 2
+        assert failures == []
+    finally:
+        server.stop()
+        proxy.close()
+
+
+def test_a_broker_goes_on_after_a_login_that_zookeeper_has_refused_for_a_moment(
+    start: Start, connect: str, zookeeper: ZooKeeper, tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when ZooKeeper restarts: the broker gets another session, and the registration of the former one is there."""
+    proxy = TcpProxy(zookeeper.port)
+    failures: list[str] = []
+    server = start(where=proxy.address + "/" + connect.partition("/")[2], on_failure=failures.append)
+    connected = ConnectionHandler._connect
+    refusals = [AuthFailedError()]
+
+    def refused_once(*args: Any) -> Any:
+        timeouts = connected(*args)
+        if refusals:
+            raise refusals.pop()
+        return timeouts
+
+    try:
+        first_epoch = server.services.broker_epoch
+        monkeypatch.setattr(ConnectionHandler, "_connect", refused_once)
+        proxy.mend()  # breaks the connection
+        eventually(lambda: server.services.broker_epoch > first_epoch)
+        eventually(lambda: (node := tree.find("/brokers/ids/0")) is not None and node.created > first_epoch)
+        eventually(lambda: server.services.topics._fence.epoch == 2)  # the former session has expired
         assert failures == []
     finally:
         server.stop()

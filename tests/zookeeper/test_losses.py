@@ -1,5 +1,6 @@
 """The tree when the connection, the session, the server or the network is lost."""
 
+import logging
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import AuthFailedError, ConnectionLoss
 from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.connection import ConnectionHandler
 
 from kafkapy.metadata.tree import Create, Delete, Event, Set, Tree, TreeError, TreeUnavailable, wait
 from kafkapy.metadata.zookeeper.client import ZooKeeperError, ZooKeeperSettings
@@ -55,11 +57,9 @@ def test_changes_of_other_clients_are_seen_and_reported_to_watchers(tree: ZooKee
     other.commit([Delete("/t/p/1"), Delete("/t/p/0"), Delete("/t/p")])
     eventually(lambda: tree.subtree("/t") == ["/t"])
     assert tree.get("/t") == other.get("/t")
-    assert [event for event in events if event.path == "/t/p/0"] == [
-        Event("created", "/t/p/0"),
-        Event("changed", "/t/p/0"),
-        Event("deleted", "/t/p/0"),
-    ]
+    expected = [Event(kind, "/t/p/0") for kind in ("created", "changed", "deleted")]
+    # The nodes are gone before the watchers are told.
+    eventually(lambda: [event for event in events if event.path == "/t/p/0"] == expected)
 
 
 def test_nodes_deleted_and_created_again_at_once_are_not_taken_for_the_old_ones(
@@ -205,6 +205,48 @@ def test_changes_after_an_unanswered_one_are_made_after_it(
     assert outcomes == [["/a"], ["/b"], ["/c"]]
     assert sent == ["/a", "/a", "/b", "/c"]
     assert losses == 0
+
+
+def test_a_login_that_is_refused_again_and_again_is_logged_once(
+    proxy: TcpProxy, behind: str, open_tree: OpenTree, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kazoo says that it is connected before it logs in."""
+    caplog.set_level(logging.INFO, "kafkapy.metadata.zookeeper")
+    tree = open_tree(behind)
+    tree._settings = tree._settings._replace(login=("user", "password"))  # the server asks for none
+    connect = ConnectionHandler._connect
+    refusals = [AuthFailedError() for _ in range(4)]
+
+    def refuse(*args: Any) -> Any:
+        timeouts = connect(*args)
+        return raised(refusals.pop()) if refusals else timeouts
+
+    monkeypatch.setattr(ConnectionHandler, "_connect", refuse)
+    proxy.mend()  # breaks the connection
+    eventually(lambda: "reconnected to ZooKeeper" in caplog.text)
+    assert not refusals
+    tree.commit([Create("/x")])
+    assert [caplog.text.count(part) for part in ("has expired", "refuses the login", "reconnected")] == [1, 1, 1]
+    assert "Traceback" not in caplog.text
+
+
+def test_changes_fail_while_a_login_is_refused_again_and_again(
+    proxy: TcpProxy, behind: str, open_tree: OpenTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = open_tree(behind)
+    connect = ConnectionHandler._connect
+
+    def refuse(*args: Any) -> Any:
+        connect(*args)
+        raise AuthFailedError
+
+    with monkeypatch.context() as refusing:
+        refusing.setattr(ConnectionHandler, "_connect", refuse)
+        proxy.mend()  # breaks the connection
+        eventually(lambda: tree.session_id is None)
+        with pytest.raises(TreeUnavailable, match="has not answered for 2 s"):
+            tree.commit([Create("/x")])
+    eventually(lambda: not isinstance(tried(tree, Create("/x")), TreeUnavailable))
 
 
 def test_a_change_that_was_made_is_not_made_again_if_only_its_answer_comes_too_late(

@@ -19,7 +19,7 @@ from kafkapy.record.kafka07 import build_message
 from kafkapy.testing.broker import Broker
 from tests.harness.broker_07 import AnyBroker07, Broker07, free_port
 from tests.harness.waiting import eventually
-from tests.harness.zookeeper import SESSION_MS
+from tests.harness.zookeeper import PATIENT_MS
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def brokers(connect: str, zk: KazooClient, tmp_path: Path) -> Iterator[list[AnyB
 @pytest.fixture
 def mirroring(connect: str, target: str) -> Callable[..., Mirror]:
     def mirror(**options: Any) -> Mirror:
-        given = {"zk.connect": connect, "groupid": "m", "zk.sessiontimeout.ms": str(SESSION_MS)}
+        given = {"zk.connect": connect, "groupid": "m", "zk.sessiontimeout.ms": str(PATIENT_MS)}
         given |= {"rebalance.backoff.ms": "100", "rebalance.retries.max": "50"}
         settings = MirrorOptions(commit_interval_s=0.05, keep_partitions=True, **options)
         return Mirror([read_source(given)], read_target({"bootstrap.servers": target}), Whitelist("t"), settings)

@@ -20,7 +20,7 @@ from kafkapy.mirror.source_settings import read_source
 from kafkapy.mirror.target_settings import read_target
 from kafkapy.mirror.zookeeper_member import ZooKeeperMember
 from kafkapy.testing.broker import Broker
-from tests.harness.zookeeper import SESSION_MS
+from tests.harness.zookeeper import SESSION_MS, end_session
 from tests.zookeeper.conftest import Start
 
 PATIENCE_S = 60.0
@@ -107,18 +107,10 @@ def test_each_record_is_copied_once_though_members_join_leave_and_lose_their_ses
             arrive(target, "both", 500)
             with mirroring("both"):
                 write(500)
-                end_session(connectors[0], connect)
+                end_session(connect, connectors[0]._source.client.client_id)
                 arrive(target, "both", 1000)
             write(500)
             arrive(target, "both", 1500)
-
-
-def end_session(connector: ConsumerConnector, connect: str) -> None:
-    """End the connector's session: a second client that closes a session with its id and password ends it."""
-    other = KazooClient(connect, client_id=connector._source.client.client_id)
-    other.start()
-    other.stop()
-    other.close()
 
 
 class Unheard:

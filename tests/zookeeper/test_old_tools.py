@@ -27,6 +27,7 @@ def test_topics_are_created_extended_configured_and_deleted_through_zookeeper(
     creation = ("--create", "--topic", "t", "--partitions", "2", "--replication-factor", "1")
     run_old_tool(topics, *zookeeper, *creation, "--config", "segment.bytes=4096")
     eventually(lambda: replicas.holds("t", 1), what="the topic is not led")
+    eventually(lambda: tree.exists("/brokers/topics/t"))
     eventually(lambda: "topic_id" in json.loads(tree.get("/brokers/topics/t").data), what="it has no id")
 
     run_old_tool(topics, *zookeeper, "--alter", "--topic", "t", "--partitions", "3")

@@ -18,7 +18,7 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.runtime.config_def import ConfigError
 from tests.harness.golden_07 import GOLDEN_07, TOPICS_07, expected
 from tests.harness.waiting import eventually
-from tests.harness.zookeeper import SESSION_MS
+from tests.harness.zookeeper import PATIENT_MS
 
 Open = Callable[..., ConsumerConnector]
 
@@ -28,7 +28,7 @@ def consumer(connect: str, broker_07: object) -> Iterator[Open]:
     opened: list[ConsumerConnector] = []
 
     def opener(**settings: str) -> ConsumerConnector:
-        given = {"zk.connect": connect, "groupid": "g", "zk.sessiontimeout.ms": str(SESSION_MS)}
+        given = {"zk.connect": connect, "groupid": "g", "zk.sessiontimeout.ms": str(PATIENT_MS)}
         given |= {"rebalance.backoff.ms": "100", "autooffset.reset": "smallest", "consumer.timeout.ms": "10000"}
         connector = ConsumerConnector(given | {name.replace("_", "."): value for name, value in settings.items()})
         opened.append(connector)

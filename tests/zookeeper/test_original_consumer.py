@@ -25,7 +25,7 @@ from kafkapy.client.original.znodes.subscriptions import Subscription
 from kafkapy.errors import KafkaError
 from kafkapy.metadata.zookeeper.client import ZooKeeperError
 from tests.harness.waiting import eventually
-from tests.harness.zookeeper import SESSION_MS
+from tests.harness.zookeeper import PATIENT_MS, SESSION_MS, end_session
 from tests.zookeeper.conftest import Start
 
 TOPIC = "t"
@@ -56,7 +56,7 @@ def consumer(connect: str, bootstrap: str) -> Iterator[Open]:
     opened: list[ConsumerConnector] = []
 
     def opener(**settings: str) -> ConsumerConnector:
-        quick = {"zookeeper.session.timeout.ms": str(SESSION_MS), "rebalance.backoff.ms": "100"}
+        quick = {"zookeeper.session.timeout.ms": str(PATIENT_MS), "rebalance.backoff.ms": "100"}
         quick |= {"auto.offset.reset": "smallest", "consumer.timeout.ms": "10000", "rebalance.max.retries": "5"}
         given = {name.replace("_", "."): value for name, value in settings.items()}
         connector = ConsumerConnector({"zookeeper.connect": connect, "group.id": "g", **quick, **given})
@@ -259,11 +259,7 @@ def test_a_member_registers_again_after_its_session_expires(
     eventually(lambda: len(seen) == 100)
     eventually(lambda: sum(map(int, offsets(zk).values())) == 100)
     before = zk.get("/consumers/g/ids/g_one")[1].ephemeralOwner
-    # A second client that closes the session with its id and password ends it.
-    twin = KazooClient(connect, client_id=connector._source.client.client_id)
-    twin.start()
-    twin.stop()
-    twin.close()
+    end_session(connect, connector._source.client.client_id)
 
     def is_back() -> bool:
         stat = zk.exists("/consumers/g/ids/g_one")
@@ -512,4 +508,4 @@ def test_the_time_out_of_the_session_is_the_one_that_zookeeper_grants(consumer: 
     assert connector._source.session_timeout_s() == 60.0  # maxSessionTimeout in tests/harness/zookeeper.py
     connector.shutdown()
     connector = consumer()
-    assert connector._source.session_timeout_s() == SESSION_MS / 1000
+    assert connector._source.session_timeout_s() == PATIENT_MS / 1000

@@ -5,9 +5,11 @@ import sys
 import threading
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
+import pytest
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import AuthFailedError, NoNodeError
 
 from kafkapy.client import Admin, RecordProducer
 from kafkapy.client.original.consuming.connector import ConsumerConnector
@@ -16,7 +18,7 @@ from tests.harness import original_child
 from tests.harness.brokers import Process
 from tests.harness.tcp_proxy import TcpProxy
 from tests.harness.waiting import eventually
-from tests.harness.zookeeper import SESSION_MS, ZooKeeper
+from tests.harness.zookeeper import PATIENT_MS, SESSION_MS, ZooKeeper
 from tests.zookeeper.conftest import Start
 
 TOPIC = "t"
@@ -27,13 +29,13 @@ SHARED = {
     "3": "g_two-0",
 }  # owners of the partitions while both members are there
 # For brokers, so that only members lose their sessions here.
-PATIENT = {"zookeeper_session_timeout_ms": str(10 * SESSION_MS)}
+PATIENT = {"zookeeper_session_timeout_ms": str(PATIENT_MS)}
 
 
 class Reader:
     """A member with one stream, and a thread that notes the records that it reads."""
 
-    def __init__(self, connect: str, name: str, session_ms: int = SESSION_MS) -> None:
+    def __init__(self, connect: str, name: str, session_ms: int = PATIENT_MS) -> None:
         quick = {"zookeeper.session.timeout.ms": str(session_ms), "rebalance.backoff.ms": "200"}
         quick |= {"auto.offset.reset": "smallest", "auto.commit.interval.ms": "50", "rebalance.max.retries": "30"}
         self.connector = ConsumerConnector(
@@ -89,7 +91,7 @@ def test_a_member_that_is_cut_off_loses_its_partitions_and_gets_them_back(
     proxy = TcpProxy(zookeeper.port)
     zk = KazooClient(connect)
     zk.start()
-    one = Reader(f"{proxy.address}/{connect.partition('/')[2]}", "one")
+    one = Reader(f"{proxy.address}/{connect.partition('/')[2]}", "one", SESSION_MS)
     two = Reader(connect, "two")
     eventually(lambda: owners(zk) == SHARED)
     produce(bootstrap, 200)
@@ -114,6 +116,37 @@ def test_a_member_that_is_cut_off_loses_its_partitions_and_gets_them_back(
     proxy.close()
     zk.stop()
     zk.close()
+
+
+def test_a_member_whose_login_is_refused_for_a_while_joins_its_group_again(
+    zookeeper: ZooKeeper, connect: str, start: Start, zk: KazooClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kazoo gives up after a refused login, and forgets its session."""
+    bootstrap = start(**PATIENT).bootstrap_servers
+    with Admin(bootstrap) as admin:
+        admin.create_topic(TOPIC, 4)
+    proxy = TcpProxy(zookeeper.port)
+    reader = Reader(f"{proxy.address}/{connect.partition('/')[2]}", "one", SESSION_MS)
+    eventually(lambda: owners(zk) == dict.fromkeys("0123", "g_one-0"))
+    rebalancer, kazoo = reader.connector._rebalancer, reader.connector._source.client._connection
+    assert rebalancer is not None
+    session, log_in = rebalancer.session, kazoo._connect
+    refusals = [AuthFailedError() for _ in range(3)]
+
+    def refuse(*args: Any) -> Any:
+        timeouts = log_in(*args)
+        if refusals:
+            raise refusals.pop()
+        return timeouts
+
+    monkeypatch.setattr(kazoo, "_connect", refuse)
+    proxy.mend()  # breaks the connection
+    eventually(lambda: not refusals)
+    eventually(lambda: rebalancer.session != session and len(rebalancer.owned) == 4)
+    produce(bootstrap, 100)
+    eventually(lambda: len(seen(reader)) == 100)
+    reader.connector.shutdown()
+    proxy.close()
 
 
 def test_a_paused_member_delivers_no_records_of_partitions_that_another_has_taken_over(

@@ -16,7 +16,7 @@ from kafkapy.record.legacy import iter_entries, messages_of
 from kafkapy.record.records import Record
 from tests.harness.broker_07 import BROKER_ID, Broker07, start_broker_07
 from tests.harness.waiting import eventually
-from tests.harness.zookeeper import SESSION_MS
+from tests.harness.zookeeper import PATIENT_MS
 
 Open = Callable[..., Producer]
 
@@ -26,7 +26,7 @@ def produce(connect: str, broker_07: Broker07) -> Iterator[Open]:
     opened: list[Producer] = []
 
     def opener(callback: CallbackHandler | None = None, **settings: str) -> Producer:
-        given = {"zk.connect": connect, "zk.sessiontimeout.ms": str(SESSION_MS), "retry.backoff.ms": "20"}
+        given = {"zk.connect": connect, "zk.sessiontimeout.ms": str(PATIENT_MS), "retry.backoff.ms": "20"}
         given |= {name.replace("_", "."): value for name, value in settings.items()}
         if "broker.list" in given:
             del given["zk.connect"]

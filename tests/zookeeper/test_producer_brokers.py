@@ -1,18 +1,22 @@
 """The original producer finds its brokers in ZooKeeper and follows changes of them."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import AuthFailedError
 
 from kafkapy.client.errors import ConnectionFailed
+from kafkapy.client.original.producing import producer_brokers
 from kafkapy.client.original.producing.producer import Producer
 from kafkapy.client.original.producing.producer_brokers import ZooKeeperBrokers
 from kafkapy.client.original.producing.producer_messages import KeyedMessage
 from kafkapy.testing.broker import Broker
+from tests.harness.tcp_proxy import TcpProxy
 from tests.harness.waiting import eventually
-from tests.harness.zookeeper import ZooKeeper
+from tests.harness.zookeeper import SESSION_MS, ZooKeeper
 
 OF_0_8 = b'{"jmx_port":-1,"timestamp":"1","host":"a.example","version":1,"port":9092}'
 OF_0_7 = b"b.example-1:b.example:9093"
@@ -67,6 +71,60 @@ def test_added_and_removed_brokers_and_topics_are_noticed(keeper: Any, connect: 
         assert found == ["b.example:9093"]
     finally:
         brokers.close()
+
+
+def test_nothing_is_read_again_while_zookeeper_cannot_be_reached(
+    zookeeper: ZooKeeper, keeper: Any, connect: str
+) -> None:
+    keeper.create("/brokers/ids/1", OF_0_8, makepath=True)
+    keeper.create("/brokers/topics", makepath=True)
+    proxy = TcpProxy(zookeeper.port)
+    brokers = ZooKeeperBrokers(f"{proxy.address}/{connect.partition('/')[2]}", SESSION_MS, 6000)
+    try:
+        brokers.addresses()
+        proxy.cut()
+        eventually(brokers._has_changed.is_set)  # the connection is lost
+        assert not brokers.has_changed()
+        keeper.create("/brokers/ids/2", OF_0_7)
+        proxy.mend()
+        eventually(brokers.has_changed)
+        assert brokers.addresses() == ["a.example:9092", "b.example:9093"]
+    finally:
+        brokers.close()
+        proxy.close()
+
+
+def test_brokers_are_read_again_after_logins_that_zookeeper_has_refused_for_a_while(
+    zookeeper: ZooKeeper, keeper: Any, connect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kazoo gives up after a refused login."""
+    monkeypatch.setattr(producer_brokers, "RETRY_S", 0.1)
+    keeper.create("/brokers/ids/1", OF_0_8, makepath=True)
+    keeper.create("/brokers/topics", makepath=True)
+    proxy = TcpProxy(zookeeper.port)
+    brokers = ZooKeeperBrokers(f"{proxy.address}/{connect.partition('/')[2]}", SESSION_MS, 6000)
+    kazoo = brokers._client._connection
+    log_in, refusals = kazoo._connect, [AuthFailedError() for _ in range(3)]
+
+    def refuse(*args: Any) -> Any:
+        timeouts = log_in(*args)
+        if refusals:
+            raise refusals.pop()
+        return timeouts
+
+    def are_read_again() -> bool:
+        with suppress(ConnectionFailed):  # kazoo is connected for a moment before it sees the refusal
+            return brokers.has_changed() and not refusals and brokers.addresses() == ["a.example:9092"]
+        return False
+
+    monkeypatch.setattr(kazoo, "_connect", refuse)
+    try:
+        brokers.addresses()
+        proxy.mend()  # breaks the connection
+        eventually(are_read_again)
+    finally:
+        brokers.close()
+        proxy.close()
 
 
 def test_a_missing_broker_or_a_missing_zookeeper_is_reported_in_a_sentence(keeper: Any, connect: str) -> None:

@@ -14,7 +14,7 @@ from kazoo.protocol.states import KeeperState
 from kafkapy.server.metadata_store import StartError
 from tests.harness.tcp_proxy import TcpProxy
 from tests.harness.waiting import eventually
-from tests.harness.zookeeper import ZooKeeper
+from tests.harness.zookeeper import ZooKeeper, end_session
 from tests.server.kafka07.bench import Broken, Served, messages, produce
 
 Start = Callable[..., Served]
@@ -102,11 +102,7 @@ def test_everything_is_registered_again_after_a_session_expiry(start: Start, zk:
         client.offsets()
     eventually(lambda: text(zk, "/brokers/topics/t/0") == "1")
     before = zk.exists("/brokers/ids/0").czxid
-    client_id = served.server._kafka07._registry._client.client_id
-    thief = KazooClient(connect, client_id=client_id)  # a second connection of the session, which ends it
-    thief.start()
-    thief.stop()
-    thief.close()
+    end_session(connect, served.server._kafka07._registry._client.client_id)
     eventually(lambda: zk.exists("/brokers/ids/0") and zk.exists("/brokers/ids/0").czxid > before, seconds=30)
     eventually(lambda: text(zk, "/brokers/topics/t/0") == "1", seconds=30)
     with served.connect() as client:

@@ -40,6 +40,7 @@ def test_a_running_broker_follows_the_written_nodes(server: BrokerServer, topics
     creation = topics("create", "t", "-p", 2, "-r", 1, "--config", "segment.bytes=4096")
     assert creation == (0, "Created topic t with 2 partitions.\n", "")
     eventually(lambda: replicas.holds("t", 1), what="the topic is not led")
+    eventually(lambda: tree.exists("/brokers/topics/t"))
     eventually(lambda: "topic_id" in json.loads(tree.get("/brokers/topics/t").data), what="it has no id")
 
     code, out, err = topics("alter", "t", "-p", 3, "--config", "segment.bytes=8192", "--config", "retention.ms=1")

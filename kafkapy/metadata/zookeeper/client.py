@@ -130,17 +130,18 @@ def connected(settings: ZooKeeperSettings, hosts: str, on_state: Callable[[str],
         refused = client.client_state == KeeperState.AUTH_FAILED
         if refused or time.monotonic() > deadline:
             close(client)
-            raise ZooKeeperError(_refused(servers) if refused else _no_answer(settings, logger.last))
+            raise ZooKeeperError(refused_login(servers) if refused else _no_answer(settings, logger.last))
     if settings.login is not None:  # the connection is established before the server checks the login
         try:
             client.exists_async("/").get(timeout=settings.connection_timeout_ms / 1000)
         except (KazooException, KazooTimeoutError):
             close(client)
-            raise ZooKeeperError(_refused(servers)) from None
+            raise ZooKeeperError(refused_login(servers)) from None
     return client
 
 
-def _refused(servers: str) -> str:
+def refused_login(servers: str) -> str:
+    """Return the text that says what to do after a refused login."""
     return f"ZooKeeper at {servers} refuses the login: check kafkapy.zookeeper.sasl.username and its password"
 
 
@@ -162,6 +163,17 @@ def close(client: Any) -> bool:
         log.info("the ZooKeeper session was not closed: %s", error)
         return False
     return True
+
+
+def revive(client: Any) -> bool:
+    """Start a kazoo client again if it has given up connecting, and return True if so. kazoo does so after a refused
+    login, even if the login was refused only because the server was stopping. It also forgets the session, which
+    ZooKeeper keeps until it expires. Does nothing after `close`."""
+    loop = client._connection._connection_routine
+    has_given_up = loop is not None and not loop.is_alive()
+    if has_given_up:
+        client.start_async()
+    return has_given_up
 
 
 def _readable(path: str | None) -> str | None:

@@ -52,7 +52,15 @@ from kafkapy.metadata.tree import (
     split_path,
 )
 from kafkapy.metadata.zookeeper.bulk_read import MultiRead
-from kafkapy.metadata.zookeeper.client import NoChroot, ZooKeeperError, ZooKeeperSettings, close, connected, named
+from kafkapy.metadata.zookeeper.client import (
+    NoChroot,
+    ZooKeeperError,
+    ZooKeeperSettings,
+    close,
+    connected,
+    named,
+    revive,
+)
 from kafkapy.metadata.zookeeper.followed_nodes import Read
 from kafkapy.metadata.zookeeper.pipelining import pipelined
 
@@ -130,12 +138,9 @@ class Session:
                 return False
         return False
 
-    def revive(self) -> None:
-        """Start kazoo's client again if it has given up connecting. kazoo does so after a refused login, even if the
-        login was refused only because the server was stopping."""
-        loop = self._client._connection._connection_routine
-        if loop is not None and not loop.is_alive():
-            self._client.start_async()
+    def revive(self) -> bool:
+        """Connect again if kazoo has given up after a refused login, and return True if so. See `client.revive`."""
+        return revive(self._client)
 
     def read(self, path: str, *, watched: bool = True) -> Any:
         """Start to read the data of the node at this path, with a watch unless `watched` is False. Return kazoo's

@@ -23,6 +23,8 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
+from kazoo.exceptions import AuthFailedError
+
 from kafkapy.metadata.tree import (
     Done,
     Event,
@@ -37,7 +39,7 @@ from kafkapy.metadata.watches import Watches, call
 from kafkapy.metadata.zookeeper.batches import batches
 from kafkapy.metadata.zookeeper.cache_refresh import Refresh
 from kafkapy.metadata.zookeeper.changes import Change, Changes
-from kafkapy.metadata.zookeeper.client import ZooKeeperError, ZooKeeperSettings, named
+from kafkapy.metadata.zookeeper.client import ZooKeeperError, ZooKeeperSettings, named, refused_login
 from kafkapy.metadata.zookeeper.followed_nodes import FollowedNodes, Read, both
 from kafkapy.metadata.zookeeper.node_cache import NodeCache
 from kafkapy.metadata.zookeeper.session import CONNECTED, LOST, Session, Unanswered
@@ -100,7 +102,8 @@ class ZooKeeperTree(Tree):
         self._loads: deque[_Load] = deque()
         self._stale: set[Read] = set(both("/"))
         self._connected = False
-        self._lost_at = 0.0
+        self._lost_at = 0.0  # when the connection was lost, 0.0 if all nodes were read after that
+        self._logged: set[str] = set()  # what was logged about this loss
         self._expired = False
         self._closed = False
         self._reload = False
@@ -231,9 +234,11 @@ class ZooKeeperTree(Tree):
     # Called by kazoo's threads.
 
     def _on_state(self, state: str) -> None:
+        # With a login, CONNECTED comes before ZooKeeper has checked it, again and again while ZooKeeper refuses it. So
+        # only a read that has succeeded shows that a loss is over.
         with self._condition:
             before, self._connected = self._connected, state == CONNECTED
-            if before and not self._connected:
+            if before and not self._connected and not self._lost_at:
                 self._lost_at = time.monotonic()
             if state == LOST and not self._closed:
                 self._expired = True
@@ -245,17 +250,25 @@ class ZooKeeperTree(Tree):
             return
         where = self._settings.connect
         if state == LOST:
-            log.warning(
-                "the session with ZooKeeper at %s has expired: its ephemeral nodes, such as the registration, are gone",
-                where,
+            self._log_once(
+                f"the session with ZooKeeper at {where} has expired: its ephemeral nodes, such as the registration, "
+                "are gone"
             )
         elif before and not self._connected:
-            log.warning(
-                "the connection to ZooKeeper at %s is lost: partitions are still served, changes of topics wait",
-                where,
+            self._log_once(
+                f"the connection to ZooKeeper at {where} is lost: partitions are still served, changes of topics wait"
             )
-        elif self._connected and self._lost_at:
-            log.info("reconnected to ZooKeeper at %s", where)
+
+    def _log_refusal(self) -> None:
+        self._log_once(f"{refused_login(self._settings.servers)}; it is tried again")
+
+    def _log_once(self, text: str) -> None:
+        """Log a warning about the loss of the connection, unless it was logged since all nodes were read."""
+        with self._condition:
+            is_logged = text in self._logged
+            self._logged.add(text)
+        if not is_logged:
+            log.warning("%s", text)
 
     def _on_event(self, kind: str, path: str) -> None:
         with self._condition:
@@ -275,6 +288,9 @@ class ZooKeeperTree(Tree):
                 self._do_work()
             except Unanswered:
                 pass  # on_state handles the loss; after the reconnect everything is read again
+            except AuthFailedError:
+                self._log_refusal()
+                time.sleep(_RETRY_S)
             except Exception:  # without this thread no change could be made any more
                 log.exception("reading from ZooKeeper at %s failed", self._settings.connect)
                 time.sleep(_RETRY_S)
@@ -309,7 +325,8 @@ class ZooKeeperTree(Tree):
                 if self._connected or self._closed:
                     continue
                 lost_for = time.monotonic() - self._lost_at
-            self._session.revive()
+            if self._session.revive() and self._settings.login is not None:
+                self._log_refusal()
             if busy and lost_for > self._timeout_s:
                 self._fail_all(
                     f"ZooKeeper at {self._settings.connect} has not answered for {self._timeout_s:g} s; try again later"
@@ -351,6 +368,8 @@ class ZooKeeperTree(Tree):
                 self._expired |= expired
                 self._reload |= reload
             raise
+        if reload:
+            self._note_reload()
         self._loaded.set()
         self._changes.call_back()
         if expired:
@@ -369,6 +388,16 @@ class ZooKeeperTree(Tree):
             self._waiting.extendleft(reversed(unsent))
         self._watches.fire(self._cache.apply(known))
         self._read_uncached()
+
+    def _note_reload(self) -> None:
+        """Note that all nodes were read after a reconnect, or at the start."""
+        with self._condition:
+            is_back = self._connected and bool(self._lost_at)
+            if is_back:
+                self._lost_at = 0.0
+                self._logged.clear()
+        if is_back:
+            log.info("reconnected to ZooKeeper at %s", self._settings.connect)
 
     def _load_and_unload(self) -> None:
         """Carry out the waiting calls of `load_below` and `unload_below`. If the connection is lost, they stay

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from kafkapy.runtime.config_def import ConfigError, UpdateMode
 from kafkapy.server.config.broker_config import BrokerConfig
 from kafkapy.server.config.keys import DYNAMIC_ONLY_KEYS, in_lower_case, key_of, listener_base, shown
-from kafkapy.server.config.sasl import BUILDER, CALLBACKS, ONLY_IN_FILE, is_hook
+from kafkapy.server.config.sasl import BUILDER, CALLBACKS, ONLY_IN_FILE, is_hook, no_inter_broker_user
 from kafkapy.server.config.security import protection
 
 # Key stores and trust stores can be replaced for one listener only (SslConfigs.RECONFIGURABLE_CONFIGS).
@@ -153,6 +153,9 @@ def changed(config: BrokerConfig, values: Mapping[str, str], *, per_broker: bool
         new = config.with_dynamic(config.dynamic_default, values)
     else:
         new = config.with_dynamic(values, config.dynamic_broker)
+    missing = no_inter_broker_user(new)
+    if missing is not None and no_inter_broker_user(config) is None:
+        raise missing
     for name in _THREAD_POOLS:
         before, after = config[name], new[name]
         if after != before and not before // 2 <= after <= before * 2:

@@ -200,6 +200,25 @@ def no_plain_users(config: BrokerConfig, key: str) -> ConfigError:
     return ConfigError(key, shown, f'needs users for PLAIN: {PLAIN_MODULE} required user_NAME="PASSWORD";')
 
 
+def no_inter_broker_user(config: BrokerConfig) -> ConfigError | None:
+    """Return the error of a broker without a user name and a password for its login at other brokers. Return None if it
+    has them, or needs none."""
+    listener, mechanism = config.inter_broker_listener, config[INTER_BROKER].upper()
+    has_login = config.protocol_of(listener) in SASL_PROTOCOLS and mechanism != "OAUTHBEARER"
+    if not has_login or not config["zookeeper.connect"]:
+        return None
+    options = _mechanism(config, listener, mechanism).options
+    if options.get("username") and options.get("password"):
+        return None
+    key = full_name(listener, JAAS, mechanism)
+    return ConfigError(
+        key,
+        HIDDEN if config.given(key) is not None else None,
+        f"must have username and password, with which this broker logs in to others: {_MODULE_OF[mechanism]} "
+        'required username="NAME" password="PASSWORD";',
+    )
+
+
 def _may_be_stored(config: BrokerConfig, key: str) -> bool:
     """Return True if a password that is not in the file may be among the dynamic settings, which are not read yet when
     the file is checked."""
@@ -256,16 +275,9 @@ def _check_inter_broker(config: BrokerConfig, listener: Listener) -> None:
         )
     if mechanism not in _enabled(config, listener.name):
         raise ConfigError(INTER_BROKER, mechanism, f"must be among {ENABLED} of the listener {listener.name}")
-    options = _mechanism(config, listener.name, mechanism).options
-    key = full_name(listener.name, JAAS, mechanism)
-    has_user = bool(options.get("username") and options.get("password")) or _may_be_stored(config, key)
-    if config["zookeeper.connect"] and mechanism != "OAUTHBEARER" and not has_user:
-        raise ConfigError(
-            key,
-            HIDDEN if config.given(key) is not None else None,
-            f"must have username and password, with which this broker logs in to others: {_MODULE_OF[mechanism]} "
-            'required username="NAME" password="PASSWORD";',
-        )
+    missing = no_inter_broker_user(config)
+    if missing is not None and not _may_be_stored(config, full_name(listener.name, JAAS, mechanism)):
+        raise missing
 
 
 def _has_mechanism(name: str) -> bool:

@@ -50,6 +50,7 @@ _BY_NAME = {
 }
 _BY_FAMILY = {"sasl.kerberos": _KERBEROS, "sasl": _UNKNOWN_SASL, "ssl": _UNKNOWN_TLS}
 CLIENT_AUTH = "ssl.client.auth"
+_ADVICE = "; remove it if that is acceptable"
 _LOOPBACK = re.compile(r"localhost|127\.\d+\.\d+\.\d+|::1", re.IGNORECASE)
 _FAMILY = re.compile(r"\b(sasl\.kerberos|sasl|ssl)\.")
 
@@ -62,7 +63,7 @@ def check(config: BrokerConfig) -> None:
     """
     missing = _missing(config.static_values)
     if missing:
-        _refuse(config.static_values, missing, "; remove it if that is acceptable")
+        _refuse(config.static_values, missing, _ADVICE)
     for name, text in config.static_values.items():
         if in_lower_case(name) != name and _is_of(in_lower_case(name), config.listeners):
             raise ConfigError(
@@ -72,6 +73,14 @@ def check(config: BrokerConfig) -> None:
                 f"{in_lower_case(name)}, or remove it",
             )
     _check_builders(config)
+
+
+def check_zookeeper(config: BrokerConfig) -> None:
+    """Raise ConfigError if a setting in the file restricts the TLS to ZooKeeper in a way that is not supported: for
+    commands, to which the other settings that `check` refuses mean nothing."""
+    missing = [name for name in _missing(config.static_values) if _BY_NAME.get(name) is _ZOOKEEPER_TLS]
+    if missing:
+        _refuse(config.static_values, missing, _ADVICE)
 
 
 def _check_builders(config: BrokerConfig) -> None:

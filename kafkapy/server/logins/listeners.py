@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kafkapy.runtime.config_def import ConfigError
 from kafkapy.runtime.disk_pool import DiskPool
 from kafkapy.server.config.listeners import SASL_PROTOCOLS
-from kafkapy.server.config.sasl import given
+from kafkapy.server.config.sasl import given, no_inter_broker_user
 from kafkapy.server.logins.first_login import FirstLogin, FirstLogins
 from kafkapy.server.logins.mechanisms import SaslListener, sasl_listener
 from kafkapy.server.logins.sessions import ExpiringSessions, Session
@@ -32,10 +32,13 @@ THREADS = 4  # for checks that may wait: an OAuth provider's keys, classes of th
 class SaslLogins:
     """The logins on all SASL listeners. `dispatcher` handles the requests of clients that have authenticated.
 
-    Raises ConfigError if a listener's mechanism cannot be used.
+    Raises ConfigError if a listener's mechanism cannot be used, or if this broker cannot log in to others.
     """
 
     def __init__(self, services: Services, dispatcher: Handler) -> None:
+        missing = no_inter_broker_user(services.config)  # with the stored settings, which the check of the file lacked
+        if missing is not None:
+            raise missing
         self.services = services
         self.counts = LoginMeters(services.counters, services.clock)
         self._dispatcher = dispatcher

@@ -61,7 +61,9 @@ def zookeeper_settings_of(zookeeper: str | None, file: Path | None) -> ZooKeeper
     if not config["zookeeper.connect"]:
         raise CallError("say which ZooKeeper: --zookeeper HOST:PORT/CHROOT, or a --command-config that sets it")
     from kafkapy.server.config.apply import zookeeper_settings
+    from kafkapy.server.config.security import check_zookeeper
 
+    check_zookeeper(config)
     try:
         settings = zookeeper_settings(config)._replace(make_chroot=False)
     except ModuleNotFoundError as error:

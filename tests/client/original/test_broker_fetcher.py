@@ -69,3 +69,32 @@ def test_an_error_from_before_a_partition_was_released_does_not_move_its_new_pos
     start, back = first_after_it_was_taken_again(SlowWire(Errors.NOT_LEADER_OR_FOLLOWER))
     assert start == 50
     assert [owned.revoked for owned in back] == [True]
+
+
+class EmptyMessageWire:
+    """A broker of Kafka 0.7 whose log has one compressed message with no messages in it, in its first 30 bytes."""
+
+    def __init__(self) -> None:
+        self.asked: list[int | None] = []
+
+    def fetch(self, partitions: Sequence[OwnedPartition], max_wait_ms: int) -> list[Fetched]:
+        self.asked += [owned.fetch_from for owned in partitions]
+        return [Fetched(owned.where, 0, memoryview(b""), 30) for owned in partitions]
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_compressed_message_with_no_messages_in_it_is_passed_over() -> None:
+    wire, stream = EmptyMessageWire(), Stream()
+    fetcher = BrokerFetcher(("b", 1), wire, SETTINGS, lambda _: None)
+    try:
+        fetcher.add([OwnedPartition(("t", "8-0"), stream, 0)])
+        chunk = stream.next_chunk(PATIENCE_S)
+    finally:
+        fetcher.close()
+        fetcher.join(PATIENCE_S)
+    assert chunk is not None
+    assert (chunk.start, chunk.after, len(chunk.data)) == (0, 30, 0)
+    assert set(wire.asked[1:]) <= {30}
+    assert stream.next_chunk(0) is None

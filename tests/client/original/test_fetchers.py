@@ -65,6 +65,64 @@ def test_an_unreachable_leader_is_retried_without_end() -> None:
     fetchers.close()
 
 
+def test_a_cluster_that_cannot_be_reached_is_logged_once_and_again_when_it_can(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    asked, fetching, can_be_reached = threading.Semaphore(0), threading.Event(), threading.Event()
+
+    def look_up() -> None:
+        asked.release()
+        if not can_be_reached.is_set():
+            raise ConnectionFailed("nobody is there")
+
+    monkeypatch.setattr(Unreachable, "fetch", lambda *_: fetching.set() or [])
+    fetchers = Fetchers(ConsumerSettings("zk", "g", refresh_leader_backoff_ms=1), Brokers(look_up))
+    fetchers.start([OwnedPartition(("t", "0"), Stream(), 0)])
+    for _ in range(5):
+        assert asked.acquire(timeout=10)
+    can_be_reached.set()
+    assert fetching.wait(10)
+    fetchers.close()
+    assert [record.getMessage() for record in caplog.records if record.name == Fetchers.__module__] == [
+        "g: the leaders of partitions cannot be looked up: nobody is there",
+        "g: over: the leaders of partitions cannot be looked up",
+    ]
+
+
+def test_offsets_that_cannot_be_looked_up_are_logged_once_for_all_partitions_and_again_when_they_can(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    asked, fetching, can_be_reached = threading.Semaphore(0), threading.Event(), threading.Event()
+    is_reached = False
+
+    def look_up() -> None:
+        nonlocal is_reached
+        is_reached = can_be_reached.is_set()  # the same for all partitions of a retry
+        asked.release()
+
+    def edge(brokers: Brokers, owned: OwnedPartition, at: int) -> int:
+        if not is_reached:
+            raise ConnectionFailed("nobody is there")
+        return 0
+
+    monkeypatch.setattr(Brokers, "edge", edge)
+    monkeypatch.setattr(Unreachable, "fetch", lambda *_: fetching.set() or [])
+    fetchers = Fetchers(ConsumerSettings("zk", "g", refresh_leader_backoff_ms=1), Brokers(look_up))
+    stream = Stream()
+    fetchers.start([OwnedPartition(("t", number), stream, None) for number in "012"])
+    for _ in range(5):
+        assert asked.acquire(timeout=10)
+    can_be_reached.set()
+    assert fetching.wait(10)
+    fetchers.close()
+    assert [record.getMessage() for record in caplog.records if record.name == Fetchers.__module__] == [
+        "g: the offsets to start at cannot be looked up: nobody is there",
+        "g: over: the offsets to start at cannot be looked up",
+    ]
+
+
 def test_a_fetcher_whose_thread_cannot_be_started_is_started_later(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     asked = threading.Semaphore(0)

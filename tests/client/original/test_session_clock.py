@@ -7,6 +7,7 @@ import pytest
 from kafkapy.client.original.consuming.session_clock import SessionClock
 from kafkapy.client.original.consuming.streams import SLICE, OwnedPartition, Stream
 from tests.client.original.test_streams import batch, put
+from tests.harness.waiting import eventually
 
 
 class Machine:
@@ -86,13 +87,13 @@ def test_after_a_pause_a_stream_delivers_at_most_a_slice_until_the_session_is_co
     machine.pass_time(100.0)
     reader = threading.Thread(target=lambda: got.extend(record.offset for record in stream), daemon=True)
     reader.start()
+    eventually(lambda: len(got) == SLICE)
     reader.join(0.2)
-    assert len(got) <= SLICE
+    assert len(got) == SLICE
     assert one.consumed == SLICE
     stream.revoke([one])  # the session had expired, and the other partition was claimed in the next one
     machine.clock.tick()
-    while not two.consumed:
-        reader.join(0.01)
+    eventually(lambda: len(got) == SLICE + 1)
     assert got == [*range(SLICE), 0]
     assert one.consumed == SLICE
     stream.close()

@@ -117,7 +117,8 @@ class BrokerFetcher:
             if one.error_code:
                 if self._failed(owned, one.error_code):
                     elsewhere.append(owned)
-            elif one.data:
+            # In Kafka 0.7, a compressed message with no messages in it moves the offset although there is no data.
+            elif one.data or one.after not in (None, owned.fetch_from):
                 self._put(owned, one)
         if elsewhere:
             self._stop_fetching(elsewhere)

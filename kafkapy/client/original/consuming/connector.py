@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-from kazoo.exceptions import KazooException
+from kazoo.exceptions import AuthFailedError, ConnectionClosedError, KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 
 from kafkapy.client.administration.admin import LATEST
@@ -32,12 +32,16 @@ from kafkapy.client.original.errors import ConsumerIdTaken, OwnershipLost, Rebal
 from kafkapy.client.original.filters import TopicFilter
 from kafkapy.client.original.znodes.subscriptions import Subscription
 from kafkapy.errors import KafkaError
-from kafkapy.metadata.zookeeper.client import named
+from kafkapy.metadata.zookeeper.client import named, refused_login
 
 log = logging.getLogger(__name__)
 
 # Errors that may be gone at the next attempt.
 _TRANSIENT = (KazooException, KazooTimeoutError, ClientError, KafkaError)
+
+# The pause, which a change in ZooKeeper ends, before rebalancing is tried again after all its tries failed:
+# rebalance.backoff.ms may be 0. Kafka waits for a change without limit.
+_PAUSE_S = 1.0
 
 _NOT_COMMITTED = "offsets are not committed"
 _NOT_BALANCED = "rebalancing failed"
@@ -85,11 +89,13 @@ class ConsumerConnector:
         self._on_claim: Callable[[list[OwnedPartition]], None] | None = None
         self._streams: list[Stream] = []
         self._closing = threading.Event()
+        self._gave_up = threading.Event()  # set by `shutdown` when this member has given up its partitions
         self._threads: list[threading.Thread] = []
         # Hold this lock to keep the set of owned partitions unchanged, so that no commit overwrites a new owner's.
         self._ownership = threading.RLock()
         self._held: dict[Partition, OwnedPartition] = {}
         self._committed: dict[Partition, int] = {}
+        self._clock_thread = self._start(self._keep_clock)
 
     def __enter__(self) -> ConsumerConnector:
         return self
@@ -245,10 +251,13 @@ class ConsumerConnector:
         for thread in self._threads:
             thread.join(self.settings.socket_timeout_ms / 1000)
         self.stop_reading(list(self._held), lost=False)
+        # Not before: without ticks, nothing could be committed after a rebalance listener that works for some seconds.
+        self._gave_up.set()
         for stream in self._streams:
             stream.close()
         self._source.close()
         self._fetchers.close()
+        self._clock_thread.join(self.settings.socket_timeout_ms / 1000)
 
     def open_cluster(self) -> Cluster:
         """Return a new Cluster for the brokers registered in ZooKeeper.
@@ -276,7 +285,7 @@ class ConsumerConnector:
                     self._check_session()
                     self._commit(gone)
             except _TRANSIENT as error:
-                self._problems.report(_NOT_COMMITTED, _message(error))
+                self._problems.report(_NOT_COMMITTED, self._message(error))
             for partition in partitions:
                 self._held.pop(partition, None)
                 self._committed.pop(partition, None)
@@ -323,20 +332,19 @@ class ConsumerConnector:
         self._stream_of = stream_of
         self._rebalancer = Rebalancer(self._tree, self.settings, self.consumer_id, subscription, self)
         try:
-            self._start(self._keep_clock)
             self._rebalance(self._rebalancer)
-            self._start(self._keep_balanced)
+            self._threads.append(self._start(self._keep_balanced))
             if self.settings.auto_commit_enable:
-                self._start(self._keep_committing)
+                self._threads.append(self._start(self._keep_committing))
         except BaseException:
             self.shutdown()
             raise
 
-    def _start(self, work: Callable[[], None]) -> None:
-        """Start a daemon thread that runs `work`."""
+    def _start(self, work: Callable[[], None]) -> threading.Thread:
+        """Start a daemon thread that runs `work`, and return it."""
         thread = threading.Thread(target=work, name=f"kafkapy{work.__name__}-{self.consumer_id}", daemon=True)
         thread.start()
-        self._threads.append(thread)
+        return thread
 
     def _rebalance(self, rebalancer: Rebalancer) -> None:
         """Rebalance, retrying after a back-off. Raise RebalanceFailed if no attempt succeeds.
@@ -359,7 +367,7 @@ class ConsumerConnector:
             except ConsumerIdTaken:
                 raise
             except _TRANSIENT as error:
-                problem = _message(error)
+                problem = self._message(error)
                 self._problems.report(_NOT_BALANCED, problem, level=logging.INFO)
             rebalancer.wake_up.wait(backoff_s)
             if self._closing.is_set():
@@ -383,6 +391,7 @@ class ConsumerConnector:
             except ClientError as error:
                 log.log(logging.DEBUG if failed else logging.ERROR, "%s Retrying.", error)
                 failed = True
+                rebalancer.wake_up.wait(_PAUSE_S)
                 rebalancer.wake_up.set()
 
     def _keep_committing(self) -> None:
@@ -392,14 +401,14 @@ class ConsumerConnector:
                 self.commit_offsets()
                 self._problems.resolved(_NOT_COMMITTED)
             except _TRANSIENT as error:
-                self._problems.report(_NOT_COMMITTED, _message(error))
+                self._problems.report(_NOT_COMMITTED, self._message(error))
 
     def _keep_clock(self) -> None:
-        """Tick the session clock, which notices that this process was stopped, until shutdown.
+        """Tick the session clock, which notices that this process was stopped, until the partitions are given up.
 
-        This is a thread's function.
+        Meanwhile, also connect again after a refused login. This is a thread's function.
         """
-        self._clock.run(self._closing)
+        self._clock.run(self._gave_up, self._source.revive)
 
     def _session_lives(self) -> bool:
         """Return True if ZooKeeper still has the session in which this member claimed its partitions."""
@@ -449,6 +458,15 @@ class ConsumerConnector:
             self._source.offsets().commit(new)
             self._committed.update(new)
 
+    def _message(self, error: Exception) -> str:
+        """Return an error's text for the log. An error of kazoo often has no text, so its name is returned."""
+        # After a refused login kazoo closes its client, and until `revive` each request fails because of that.
+        if self._source.logs_in and isinstance(error, AuthFailedError | ConnectionClosedError):
+            return refused_login(self.settings.zookeeper_connect)
+        if isinstance(error, KazooException | KazooTimeoutError):
+            return f"ZooKeeper: {named(error)}"
+        return str(error)
+
     def _make(self, count: int, key_decoder: Decoder | None, value_decoder: Decoder | None) -> list[Stream]:
         """Return `count` new streams, which `shutdown` closes."""
         made = [
@@ -461,13 +479,6 @@ class ConsumerConnector:
 
 def _no_streams(topic: str, number: int) -> Stream:
     raise LookupError(f"{topic}: no stream {number}")
-
-
-def _message(error: Exception) -> str:
-    """Return an error's text for the log. An error of kazoo often has no text, so its name is returned."""
-    if isinstance(error, KazooException | KazooTimeoutError):
-        return f"ZooKeeper: {named(error)}"
-    return str(error)
 
 
 def _unique() -> str:

@@ -43,7 +43,7 @@ class FetchWire(Protocol):
     """A connection to one broker for fetches, opened on first use. For one thread."""
 
     def fetch(self, partitions: Sequence[OwnedPartition], max_wait_ms: int) -> list[Fetched]:
-        """Fetch the given partitions and return the result for each.
+        """Fetch the given partitions, or in turns as many of them as fit in a response, and return the result for each.
 
         The broker waits up to `max_wait_ms` for data. Raises ClientError or KafkaError; the caller has to close the
         connection then.

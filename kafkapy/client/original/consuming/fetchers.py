@@ -13,12 +13,16 @@ from kafkapy.client.administration.admin import EARLIEST, LATEST
 from kafkapy.client.errors import AuthenticationFailed, BadSecuritySettings, ClientError
 from kafkapy.client.original.consuming.broker_fetcher import BrokerFetcher
 from kafkapy.client.original.consuming.fetch_wire import Brokers
+from kafkapy.client.original.consuming.problem_log import ProblemLog
 from kafkapy.client.original.consuming.settings import ConsumerSettings
 from kafkapy.client.original.consuming.streams import OwnedPartition
 from kafkapy.errors import KafkaError, is_retriable
 from kafkapy.runtime.threads import NoThread
 
 log = logging.getLogger(__name__)
+
+_NO_LEADERS = "the leaders of partitions cannot be looked up"
+_NO_OFFSETS = "the offsets to start at cannot be looked up"
 
 
 class Fetchers:
@@ -31,6 +35,7 @@ class Fetchers:
     def __init__(self, settings: ConsumerSettings, brokers: Brokers) -> None:
         self._settings = settings
         self._brokers = brokers
+        self._problems = ProblemLog(log, settings.group_id)
         self._by_address: dict[tuple[str, int], BrokerFetcher] = {}
         self._without_leader: list[OwnedPartition] = []
         self._retry_later: list[OwnedPartition] = []  # after a pause, as their leaders may be about to change
@@ -95,23 +100,29 @@ class Fetchers:
                 owned.stream.fail(owned, error)
             return []
         except (ClientError, KafkaError, ValueError) as error:
-            log.info("the leaders of partitions cannot be looked up: %s", error)
+            self._problems.report(_NO_LEADERS, str(error), level=logging.INFO)
             return wanted
+        self._problems.resolved(_NO_LEADERS)
         again = []
+        problems: set[str] = set()
         refusal: NoThread | None = None
         for owned in wanted:
             try:
                 if not self._assign(owned):
                     again.append(owned)
             except (ClientError, KafkaError) as error:
-                log.info("%s: retrying: %s", owned, error)
                 if isinstance(error, KafkaError) and not is_retriable(error.code):
                     owned.stream.fail(owned, error)
                 else:
+                    problems.add(str(error))
                     again.append(owned)
             except NoThread as error:
                 again.append(owned)
                 refusal = error
+        if problems:
+            self._problems.report(_NO_OFFSETS, min(problems), level=logging.INFO)
+        else:
+            self._problems.resolved(_NO_OFFSETS)
         if refusal is not None and not self._lacks_threads:
             log.warning("some partitions are not fetched yet, and are tried again: %s", refusal)
         self._lacks_threads = refusal is not None

@@ -73,7 +73,8 @@ class SessionClock:
         # Count from `now`, not from ZooKeeper's response: the process may have been stopped again since the question.
         self._good_until = now + self._good_for_s
 
-    def run(self, stop: threading.Event) -> None:
-        """Tick regularly until the event `stop` is set."""
+    def run(self, stop: threading.Event, after_tick: Callable[[], object]) -> None:
+        """Tick regularly, and call `after_tick` each time, until the event `stop` is set."""
         while not stop.wait(self._good_for_s / TICKS):
             self.tick()
+            after_tick()

@@ -18,7 +18,14 @@ from kafkapy.client.original.consuming.settings import ConsumerSettings
 from kafkapy.client.original.kafka_07.brokers import Brokers07
 from kafkapy.client.original.znodes.group_tree import GroupTree
 from kafkapy.client.original.znodes.layouts import Layout
-from kafkapy.metadata.zookeeper.client import ZooKeeperError, ZooKeeperSettings, close, connected, granted_timeout_ms
+from kafkapy.metadata.zookeeper.client import (
+    ZooKeeperError,
+    ZooKeeperSettings,
+    close,
+    connected,
+    granted_timeout_ms,
+    revive,
+)
 from kafkapy.runtime.config_def import ConfigError
 
 
@@ -39,6 +46,7 @@ class SourceCluster:
             settings.zookeeper_session_timeout_ms,
             settings.zookeeper_connection_timeout_ms,
         ).with_security(settings.trust)
+        self.logs_in = zookeeper.login is not None  # to ZooKeeper
         self.client = connected(zookeeper, zookeeper.servers + zookeeper.chroot, on_state)
         self.tree = GroupTree(
             self.client,
@@ -61,6 +69,10 @@ class SourceCluster:
         close(self.client)
         if self._offsets_cluster is not None:
             self._offsets_cluster.close()
+
+    def revive(self) -> None:
+        """Connect to ZooKeeper again if the client has given up after a refused login. To be called regularly."""
+        revive(self.client)
 
     def session_timeout_s(self) -> float:
         """Return the time-out of the present session, which ZooKeeper may have made shorter than the setting."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kafkapy.client.addresses import parse_addresses
 from kafkapy.client.cluster import Partition, Topic
-from kafkapy.client.errors import ClientError
+from kafkapy.client.errors import ClientError, ConnectionFailed
 from kafkapy.client.original.kafka_07.wire import ANY_PARTITION, Connection07
 from kafkapy.client.original.producing.batch_sender import BatchSender, fail
 from kafkapy.client.original.producing.producer_batch import Item, ProducerBatch
@@ -40,17 +40,27 @@ class Cluster07:
         self._by_node: dict[int, Connection07] = {}
 
     def refresh(self, topics: Iterable[str], *, create: bool = False) -> None:
-        """Read the partitions of the named topics into `topics`. Raises ConnectionFailed if ZooKeeper fails."""
+        """Read the partitions of the named topics into `topics`.
+
+        If ZooKeeper cannot be reached, use the partitions read before, or raise ConnectionFailed if there are none.
+        """
         for topic in topics:
-            if self._discovery is None:
-                found = [(node, ANY_PARTITION) for node in self._brokers]
-            else:
-                named = (name.split("-") for name in self._discovery.partitions(topic))
-                found = sorted((int(node), int(number)) for node, number in named)
-            self._numbers[topic] = found = found or [(node, 0) for node in self._brokers]
+            try:
+                self._numbers[topic] = self._read(topic) or [(node, 0) for node in self._brokers]
+            except ConnectionFailed:
+                if topic not in self._numbers:
+                    raise
+            found = self._numbers[topic]
             leaders = [node if node in self._brokers else -1 for node, _ in found]
             partitions = {number: Partition(number, leader, -1, (), ()) for number, leader in enumerate(leaders)}
             self.topics[topic] = Topic(topic, bytes(16), False, partitions)
+
+    def _read(self, topic: str) -> list[tuple[int, int]]:
+        """Return (broker, number on it) of each partition of the topic in ZooKeeper, or one of each listed broker."""
+        if self._discovery is None:
+            return [(node, ANY_PARTITION) for node in self._brokers]
+        named = (name.split("-") for name in self._discovery.partitions(topic))
+        return sorted((int(node), int(number)) for node, number in named)
 
     def ask_first(self, _: Sequence[str]) -> None:
         """Forget all topics and read the broker addresses from ZooKeeper again. The addresses passed in are ignored."""

@@ -17,7 +17,7 @@ from kafkapy.client.errors import ConnectionFailed
 from kafkapy.client.original.consuming.fetch_wire import Fetched
 from kafkapy.client.original.consuming.settings import ConsumerSettings
 from kafkapy.client.original.consuming.streams import OwnedPartition
-from kafkapy.client.original.kafka_07.wire import Asked, Connection07
+from kafkapy.client.original.kafka_07.wire import Asked, Connection07, most_partitions
 from kafkapy.client.original.znodes.cluster_tree import Address, ClusterTree
 from kafkapy.record.conversion_07 import later_set
 from kafkapy.record.kafka07 import LENGTH, CorruptMessage
@@ -65,8 +65,11 @@ class Wire07:
     def __init__(self, address: Address, settings: ConsumerSettings) -> None:
         self._connection = Connection07(*address, settings.socket_timeout_ms / 1000)
         self._max_bytes = settings.fetch_message_max_bytes
+        self._most = most_partitions(self._max_bytes)
+        self._next = 0  # the position at which the next turn begins
 
     def fetch(self, partitions: Sequence[OwnedPartition], max_wait_ms: int) -> list[Fetched]:
+        partitions = self._turn(partitions)
         asked = [Asked(*owned.where, owned.fetch_from or 0, self._max_bytes) for owned in partitions]
         answers = self._connection.fetch(asked)
         if not any(code or data for code, data in answers):
@@ -78,6 +81,13 @@ class Wire07:
 
     def close(self) -> None:
         self._connection.close()
+
+    def _turn(self, partitions: Sequence[OwnedPartition]) -> Sequence[OwnedPartition]:
+        """Return the partitions to fetch, beginning with the one after those of the previous turn."""
+        first = self._next % len(partitions)
+        turn = [*partitions[first:], *partitions[:first]][: self._most]
+        self._next = first + len(turn)
+        return turn
 
 
 def _fetched(owned: OwnedPartition, asked: Asked, code: int, data: memoryview) -> Fetched:

@@ -28,6 +28,7 @@ PRODUCE, FETCH, MULTI_FETCH, MULTI_PRODUCE, OFFSETS = range(5)
 ANY_PARTITION = -1  # in Produce: let the broker choose
 LATEST = -1
 CONNECT_S = 10.0
+_MOST_PARTITIONS = 0x7FFF  # in a request, as their number is an int16
 
 _KEY = Struct(">h")
 _SIZE = Struct(">i")
@@ -43,6 +44,14 @@ class Asked(NamedTuple):
     partition: int
     offset: int
     max_bytes: int
+
+
+def most_partitions(max_bytes: int) -> int:
+    """Return for how many partitions one fetch may ask, each with up to `max_bytes` bytes of data.
+
+    The response to more could be larger than LARGEST_FRAME.
+    """
+    return max(1, min(_MOST_PARTITIONS, (LARGEST_FRAME - _KEY.size) // (_SET.size + max_bytes)))
 
 
 class Connection07:
@@ -71,7 +80,7 @@ class Connection07:
     def fetch(self, wanted: Sequence[Asked]) -> list[tuple[int, memoryview]]:
         """Return the error code and the data of each partition, in the order of `wanted`.
 
-        The data may end in the middle of a message.
+        The data may end in the middle of a message. `most_partitions` limits the number of partitions.
         """
         asked = [_named(one.topic, one.partition) + _FROM.pack(one.offset, one.max_bytes) for one in wanted]
         if len(asked) == 1:

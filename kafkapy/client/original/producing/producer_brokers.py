@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 IDS = "/brokers/ids"
+RETRY_S = 1.0  # between two logins, if ZooKeeper refuses them
 
 
 class ZooKeeperBrokers:
@@ -44,6 +46,7 @@ class ZooKeeperBrokers:
         settings = ZooKeeperSettings(connect, session_timeout_ms, connection_timeout_ms).with_security(trust)
         self._connect = connect
         self._has_changed = threading.Event()
+        self._try_again_at = 0.0
         try:
             self._client: Any = connected(settings, connect, lambda _: self._has_changed.set())
         except ZooKeeperError as error:
@@ -57,8 +60,22 @@ class ZooKeeperBrokers:
         self.layout = self._tree.layout
 
     def has_changed(self) -> bool:
-        """Return True if brokers, topics or the connection may have changed since `brokers` was called."""
-        return self._has_changed.is_set()
+        """Return True if brokers, topics or the connection may have changed since `brokers` was called.
+
+        Return False while ZooKeeper cannot be reached: reading would wait for the time limit, and then fail. Connect
+        again if the client has given up after a refused login.
+        """
+        if not self._has_changed.is_set():
+            return False
+        if self._client.connected:
+            return True
+        now = time.monotonic()
+        if now >= self._try_again_at:
+            from kafkapy.metadata.zookeeper.client import revive
+
+            self._try_again_at = now + RETRY_S
+            revive(self._client)
+        return False
 
     def addresses(self) -> list[str]:
         """Return HOST:PORT of each broker, ordered by broker id. Set watches on brokers and topics."""
