@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.coordinator.shard import ACTIVE, FAILED, LOADING, Machine, Shard
-from kafkapy.errors import KafkaError, ProtocolError
+from kafkapy.errors import Errors, KafkaError, ProtocolError
 from kafkapy.log.failures import Shortage
 from kafkapy.log.results import Busy
 from kafkapy.record import legacy
@@ -124,7 +124,13 @@ def _load(
         if stopping() or shard.has_ended or partition.gone is not None:
             raise LoadStopped
         end = partition_log.log_end_offset
-        read = partition_log.read(offset, block_bytes, min_one=True, max_offset=end)
+        try:
+            read = partition_log.read(offset, block_bytes, min_one=True, max_offset=end)
+        except KafkaError as error:
+            if error.code != Errors.OFFSET_OUT_OF_RANGE or offset >= partition_log.log_start_offset:
+                raise
+            offset = partition_log.log_start_offset  # retention has deleted segments during the load
+            continue
         assert not isinstance(read, Busy)
         region = read.region
         if region is None:  # compaction removed everything up to the end

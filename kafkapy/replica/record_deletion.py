@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from kafkapy.errors import Errors, KafkaError
+from kafkapy.errors import Errors
 from kafkapy.replica.partition import Partition
 from kafkapy.runtime.purgatory import DelayedOperation
 
@@ -15,16 +15,18 @@ from kafkapy.runtime.purgatory import DelayedOperation
 class RecordDeletion:
     """The deletion of the records of one partition below `offset`, which the leader has done already.
 
-    `outcome` is the low watermark when all live replicas have done it as well, the error if this broker does not lead
-    the partition any more, and None before.
+    `code` is NONE when all live replicas have done it as well, the code of an error if this broker does not lead the
+    partition any more, REQUEST_TIMED_OUT after the time-out, and None before. `low_watermark` is the partition's at the
+    last call of `is_over`, -1 if this broker does not lead the partition any more.
     """
 
-    __slots__ = ("_partition", "offset", "outcome")
+    __slots__ = ("_partition", "code", "low_watermark", "offset")
 
     def __init__(self, partition: Partition, offset: int) -> None:
         self._partition = partition
         self.offset = offset
-        self.outcome: int | KafkaError | None = None
+        self.code: int | None = None
+        self.low_watermark = -1
 
     @property
     def key(self) -> tuple[str, int]:
@@ -32,20 +34,22 @@ class RecordDeletion:
         return self._partition.topic, self._partition.index
 
     def is_over(self) -> bool:
-        """Return True if there is an outcome."""
+        """Look at the partition, and return True if there is a `code`."""
         while self._partition.successor is not None:  # this broker leads the partition in a later leader epoch
             self._partition = self._partition.successor
-        if self.outcome is None:
-            if self._partition.gone is not None:
-                self.outcome = self._partition.gone
-            elif (low_watermark := self._partition.low_watermark) >= self.offset:
-                self.outcome = low_watermark
-        return self.outcome is not None
+        if self.code is None:
+            gone = self._partition.gone
+            self.low_watermark = self._partition.low_watermark if gone is None else -1
+            if gone is not None:
+                self.code = gone.code
+            elif self.low_watermark >= self.offset:
+                self.code = Errors.NONE
+        return self.code is not None
 
     def end(self) -> None:
-        """Set the outcome to REQUEST_TIMED_OUT if there is none yet."""
-        if self.outcome is None:
-            self.outcome = KafkaError(Errors.REQUEST_TIMED_OUT, f"not all replicas have deleted before {self.offset}")
+        """Set `code` to REQUEST_TIMED_OUT if it is None."""
+        if self.code is None:
+            self.code = Errors.REQUEST_TIMED_OUT
 
 
 class DelayedDeletion(DelayedOperation):

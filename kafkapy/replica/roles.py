@@ -29,6 +29,7 @@ Change = PartitionRole | StopPartition
 Failures = dict[TopicPartition, KafkaError]
 
 RETRY_S = 1.0  # how often the roles are tried again that a full disk or another shortage has prevented
+LOADED_S = 1.0  # how often to look whether all logs are loaded, before the controller is asked for the roles again
 # A new leader writes its leader epoch to the disk and waits for that. A file system commits what several threads wait
 # for together.
 _THREADS = 4
@@ -70,6 +71,7 @@ class Roles:
         self._is_short = False  # `take_again` is due
         self._ask_for_roles = ask_for_roles
         self._gave_up = False  # the controller takes replicas here for offline since the shortage began
+        self._will_ask = False  # `_ask_when_loaded` is due
 
     def apply(self, controller_epoch: int, changes: Sequence[Change]) -> Failures:
         """Carry out the changes, those of different partitions at the same time; return the errors of failed changes by
@@ -153,6 +155,32 @@ class Roles:
             return  # `take_again` takes the role
         except KafkaError as error:
             log.error("the role of %s-%d is not applied: %s", role.topic, role.partition, error.message)
+            if error.code == Errors.KAFKA_STORAGE_ERROR:
+                self._ask_soon()
+
+    def _ask_soon(self) -> None:
+        """Have the controller send all roles again, once for all roles that fail until then.
+
+        It takes the role for done, as the request was answered before. The response to the repeated role tells it that
+        the replica is offline, so that it elects another leader.
+        """
+        with self._lock:
+            begins, self._will_ask = not self._will_ask, True
+        if begins:
+            self._later(LOADED_S, self._ask_when_loaded)
+
+    def _ask_when_loaded(self) -> None:
+        """Ask the controller for all roles if all logs are loaded. Otherwise this method is called again later.
+
+        Not before, because each call makes the controller send all roles of this broker, and a repeated role counts as
+        done if its log is still loading.
+        """
+        if not self._replicas.log_manager.loading.wait(0):
+            self._later(LOADED_S, self._ask_when_loaded)
+            return
+        with self._lock:
+            self._will_ask = False
+        self._ask_for_roles()
 
     def take_again(self) -> None:
         """Take the roles that a shortage has prevented, if it is over now. Otherwise this method is called again later.

@@ -54,6 +54,7 @@ class Served:
         "low",
         "pooled",
         "quota",
+        "refused_undecoded",
     )
 
     def __init__(
@@ -67,6 +68,7 @@ class Served:
         joins: Joins | None,
         pooled: bool | ChoosePool,
         decoded_late: bool,
+        refused_undecoded: bool,
         any_version: bool,
         checks: Checks,
         authorizes: Authorizes | None,
@@ -82,6 +84,7 @@ class Served:
         self.joins = joins
         self.pooled = pooled
         self.decoded_late = decoded_late
+        self.refused_undecoded = refused_undecoded
         self.any_version = any_version
         self.checks = checks
         self.authorizes = actions_of(checks) if authorizes is None else authorizes
@@ -108,6 +111,7 @@ class ApiTable:
         joins: Joins | None = None,
         pooled: bool | ChoosePool = False,
         decoded_late: bool = False,
+        refused_undecoded: bool = False,
         any_version: bool = False,
         authorizes: Authorizes | None = None,
         asks_itself: bool = False,
@@ -135,6 +139,9 @@ class ApiTable:
                         on the network thread and must not block.
         decoded_late    the pool also decodes large requests, which would delay the network thread. `pooled` and
                         `checks` must not look at the request.
+        refused_undecoded
+                        with `decoded_late`: a large request is not decoded if its client lacks the right. The handler
+                        refuses it without looking at it.
         any_version     a version without a schema is also handled: as version 0, with the request None.
         authorizes      in place of the function that is made from `checks`: `authorizes(broker, call)` returns the
                         actions to ask for. Not called without an authorizer.
@@ -165,6 +172,7 @@ class ApiTable:
                 joins=joins,
                 pooled=pooled,
                 decoded_late=decoded_late,
+                refused_undecoded=refused_undecoded,
                 any_version=any_version,
                 checks=checks,
                 authorizes=authorizes,

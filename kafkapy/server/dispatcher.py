@@ -304,9 +304,7 @@ def _answer_later(broker: Services, call: Call, later: Later) -> None:
         if call.usage is not None:
             call.usage.begin()
         with collector.paused() if is_large else nullcontext():
-            if is_large:
-                frame, body = call.request
-                call.request = call.served.api.decode_request(frame, call.version, body)
+            _decode_late(call)
             later.complete(_answer(broker, call))
     except ProtocolError as error:
         _log_refused(call.connection, error)
@@ -316,17 +314,22 @@ def _answer_later(broker: Services, call: Call, later: Later) -> None:
         later.complete(CLOSE)
 
 
+def _decode_late(call: Call) -> None:
+    """Decode the request of a call if that is not done yet, unless it is refused without."""
+    if isinstance(call.request, Undecoded) and not (call.denied and call.served.refused_undecoded):
+        frame, body = call.request
+        call.request = call.served.api.decode_request(frame, call.version, body)
+
+
 def _authorize_and_answer(broker: Services, call: Call, pending: Pending) -> None:
     """Ask an authorizer that may block, on its pool, and handle the request there, or on the pool of its API."""
     try:
-        served, request = call.served, call.request
-        if isinstance(request, Undecoded):
-            call.request = served.api.decode_request(request.frame, call.version, request.body)
-        authorizer = broker.authorizer
+        served, authorizer = call.served, broker.authorizer
         if authorizer is not None and served.authorizes is not None:
             call.denied = ask(authorizer, call, served.authorizes(broker, call))
+        _decode_late(call)
         if served.pooled:
-            pool = broker.disk_pool if served.pooled is True else served.pooled(broker, request)
+            pool = broker.disk_pool if served.pooled is True else served.pooled(broker, call.request)
             pool.submit(_answer_pending, broker, call, pending)
         else:
             _answer_pending(broker, call, pending)

@@ -111,6 +111,20 @@ def test_records_appended_during_the_load_are_loaded(partition: Partition) -> No
     assert shard.machine.values == {b"a": b"1", b"b": b"2"}
 
 
+def test_a_load_goes_on_at_the_log_start_offset_if_that_moves_meanwhile(partition: Partition) -> None:
+    for number in range(10):
+        put(partition, str(number), "v")
+    shard = shard_of(partition)
+
+    def replay(machine: KeyValues, block: memoryview) -> int:
+        partition.log.delete_records(7)
+        return replay_batches(machine, block)
+
+    load(shard, partition, replay, 1, lambda: False)
+    assert shard.state == ACTIVE
+    assert set(shard.machine.values) == {b"0", b"7", b"8", b"9"}
+
+
 def test_a_corrupt_byte_fails_the_load_with_one_line(
     partition: Partition, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:

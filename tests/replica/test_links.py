@@ -140,14 +140,15 @@ def test_a_request_that_the_other_broker_does_not_serve_fails_alone(
 
 
 def test_requests_fail_when_no_broker_listens_at_the_address(network: SocketServer) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = taken.getsockname()
-    answers = Answers()
-    link = link_to(network, address)
-    for _ in range(2):  # the second request tries again
-        link.ask(METADATA, METADATA.Request(), answers, timeout_s=LONG)
-    for _, error in answers.wait(2):
-        assert f"no connection to broker 9 at 127.0.0.1:{address[1]}" in str(error)
+    with socket.socket() as bound:  # and does not listen, nor does another program then
+        bound.bind(("127.0.0.1", 0))
+        address = bound.getsockname()
+        answers = Answers()
+        link = link_to(network, address)
+        for _ in range(2):  # the second request tries again
+            link.ask(METADATA, METADATA.Request(), answers, timeout_s=LONG)
+        for _, error in answers.wait(2):
+            assert f"no connection to broker 9 at 127.0.0.1:{address[1]}" in str(error)
 
 
 def test_a_broker_without_an_address_is_not_alive(network: SocketServer) -> None:

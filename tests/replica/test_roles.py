@@ -20,6 +20,7 @@ from kafkapy.runtime.clock import SYSTEM_CLOCK
 from kafkapy.runtime.scheduler import Scheduler
 from kafkapy.runtime.timer import Timer
 from tests.harness.appends import AtOnce, append_to
+from tests.harness.waiting import eventually
 
 TOPIC_ID = bytes(range(16))
 ME = 0
@@ -421,6 +422,48 @@ def test_changes_for_a_log_that_is_loading_wait_for_it(directory):
     broker.logs.loading.start()
     assert broker.logs.loading.wait(30)
     assert [partition.leader_epoch for partition in broker.led] == [2]
+    broker.close()
+
+
+def test_the_controller_is_asked_once_for_the_roles_if_logs_turn_out_to_be_unservable(directory, monkeypatch):
+    """It took their replicas for online, as a role for a log that is loading counts as taken."""
+    first = Broker(directory)
+    first.logs.load()
+    first.apply(*(role(partition=index, is_new=True) for index in range(3)))
+    first.close()
+    broker = Broker(directory)
+    broker.join(1)
+    loading, goes_on = broker.logs.loading, threading.Event()
+    open_log = loading.open
+
+    def open_some(key, *others):
+        if key != ("t", 1):
+            raise ValueError("damaged")
+        assert goes_on.wait(30)
+        return open_log(key, *others)
+
+    monkeypatch.setattr(loading, "open", open_some)
+    broker.replicas.expect("t", range(3))
+    loading.begin(on_loaded=broker.roles.loaded)
+    assert broker.apply(*(role(epoch=1, partition=index) for index in range(3))) == {}
+    for index in (0, 2):
+        loading.hasten(("t", index))
+    loading.start()
+    eventually(lambda: broker.code(2) == Errors.KAFKA_STORAGE_ERROR)
+    eventually(lambda: broker.due)
+    broker.second()
+    assert (broker.asked, len(broker.due)) == ([], 1)
+    goes_on.set()
+    assert loading.wait(30)
+    broker.second()
+    assert (broker.asked, broker.due) == ([True], [])
+    repeated = broker.apply(*(role(epoch=1, partition=index) for index in range(3)))
+    assert repeated == {
+        0: Errors.KAFKA_STORAGE_ERROR,
+        1: Errors.STALE_CONTROLLER_EPOCH,
+        2: Errors.KAFKA_STORAGE_ERROR,
+    }
+    assert broker.due == []
     broker.close()
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from kafkapy.controller.interface import Controller
 from kafkapy.errors import Errors
 from kafkapy.metadata.ids import ZERO_ID
 from kafkapy.protocol.apis import (
@@ -90,6 +91,27 @@ def test_metadata(wire, topic, version):
     assert response.brokers[0].node_id == 0
 
 
+@pytest.mark.parametrize("version", VERSIONS[METADATA.key][1:])
+def test_an_internal_topic_that_does_not_exist_yet_is_internal_in_metadata(wire, version):
+    make = METADATA.Request
+    response = wire.call(METADATA, version, make(topics=[make.Topics(name="__consumer_offsets")]))
+    (one,) = response.topics
+    assert (one.error_code, one.is_internal) == (Errors.UNKNOWN_TOPIC_OR_PARTITION, True)
+
+
+@pytest.mark.parametrize("version", [10, 11])
+def test_topic_ids_are_refused_before_version_12_of_metadata(wire, topic, version):
+    name, topic_id = topic
+    make = METADATA.Request
+    asked = [make.Topics(name=name, topic_id=topic_id), make.Topics(name=None, topic_id=topic_id)]
+    response = wire.call(METADATA, version, make(topics=[*asked, make.Topics(name=name)]))
+    assert [(one.name, one.error_code) for one in response.topics] == [
+        (name, Errors.INVALID_REQUEST),
+        ("", Errors.INVALID_REQUEST),
+        (name, Errors.NONE),
+    ]
+
+
 @versions(PRODUCE)
 def test_produce(wire, topic, version):
     data = None
@@ -142,9 +164,7 @@ def test_list_offsets_of_the_largest_timestamp(wire, topic, version):
     part = make.Topics.Partitions(partition_index=0, timestamp=-3)
     request = make(replica_id=-1, topics=[make.Topics(name=topic[0], partitions=[part])])
     answer = wire.call(LIST_OFFSETS, version, request).topics[0].partitions[0]
-    if version == 0:
-        assert (answer.error_code, answer.old_style_offsets) == (Errors.NONE, [])
-    elif version < 7:
+    if version < 7:
         assert answer.error_code == Errors.UNSUPPORTED_VERSION
     else:
         assert (answer.error_code, answer.offset, answer.timestamp) == (Errors.NONE, 2, 1_600_000_000_002)
@@ -349,6 +369,30 @@ def test_elect_leaders(wire, topic, version):
         Errors.ELECTION_NOT_NEEDED,
         Errors.UNKNOWN_TOPIC_OR_PARTITION,
     ]
+
+
+@versions(ELECT_LEADERS)
+def test_elections_of_a_broker_that_is_not_the_controller_fail_for_each_partition(
+    broker, wire, topic, version, monkeypatch
+):
+    monkeypatch.setattr(broker.services, "controller", Controller())
+    make = ELECT_LEADERS.Request
+    for partitions, indexes in (([make.TopicPartitions(topic=topic[0], partitions=[0, 9])], [0, 9]), (None, [0, 1])):
+        response = wire.call(ELECT_LEADERS, version, make(topic_partitions=partitions, timeout_ms=9000))
+        assert response.error_code == Errors.NONE
+        (result,) = [one for one in response.replica_election_results if one.topic == topic[0]]
+        assert {one.partition_id: one.error_code for one in result.partition_result} == dict.fromkeys(
+            indexes, Errors.NOT_CONTROLLER
+        )
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_unknown_type_of_election_is_refused(wire, topic, version):
+    make = ELECT_LEADERS.Request
+    asked = make.TopicPartitions(topic=topic[0], partitions=[0])
+    response = wire.call(ELECT_LEADERS, version, make(election_type=2, topic_partitions=[asked], timeout_ms=9000))
+    (result,) = response.replica_election_results
+    assert response.error_code == result.partition_result[0].error_code == Errors.INVALID_REQUEST
 
 
 @versions(ALTER_PARTITION_REASSIGNMENTS)

@@ -8,7 +8,14 @@ import pytest
 from kafkapy.errors import Errors
 from kafkapy.metadata.cache import LiveBroker
 from kafkapy.metadata.roles import PartitionRole
-from kafkapy.protocol.apis import DELETE_RECORDS, FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH, PRODUCE
+from kafkapy.protocol.apis import (
+    DELETE_RECORDS,
+    DESCRIBE_PRODUCERS,
+    FETCH,
+    LIST_OFFSETS,
+    OFFSET_FOR_LEADER_EPOCH,
+    PRODUCE,
+)
 from kafkapy.replica.partition import Partition
 from kafkapy.replica.read_replica import RACK_AWARE
 from tests.harness.followers import follower_at
@@ -120,6 +127,22 @@ def test_offsets_for_leader_epochs_are_for_followers_and_clients(broker, wire, t
         assert end_of(1, followed.leader_epoch + 1).error_code == Errors.UNKNOWN_LEADER_EPOCH
 
 
+# --- DescribeProducers
+
+
+def test_a_follower_describes_the_producers_of_its_replica(broker, wire, topic, partition):
+    data = batch(b"one", producer_id=77, producer_epoch=3, base_sequence=0)
+    produced = wire.call(PRODUCE, 11, request(topic, data)).responses[0].partition_responses[0]
+    assert produced.error_code == Errors.NONE
+    follow_other(broker, partition)
+    make = DESCRIBE_PRODUCERS.Request
+    asked = make(topics=[make.Topics(name=topic, partition_indexes=[0])])
+    (answer,) = wire.call(DESCRIBE_PRODUCERS, 0, asked).topics[0].partitions
+    assert answer.error_code == Errors.NONE
+    producers = [(one.producer_id, one.producer_epoch, one.last_sequence) for one in answer.active_producers]
+    assert producers == [(77, 3, 0)]
+
+
 # --- DeleteRecords
 
 
@@ -153,7 +176,11 @@ def test_a_deletion_of_records_times_out_and_ends_with_the_leadership(broker, wi
     produce(wire, topic, b"one", b"two")
     follower_at(partition, OTHER, 2)
     delete(wire, topic, -1, timeout_ms=1)
-    assert deleted(wire) == (Errors.REQUEST_TIMED_OUT, -1)
+    assert deleted(wire) == (Errors.REQUEST_TIMED_OUT, -1)  # the third broker has not fetched yet
+    follower_at(partition, OTHER, 2, start_offset=2)
+    follower_at(partition, THIRD, 1, start_offset=1)
+    delete(wire, topic, -1, timeout_ms=1)
+    assert deleted(wire) == (Errors.REQUEST_TIMED_OUT, 1)
     assert partition.log.log_start_offset == 2
     delete(wire, topic, -1)
     eventually(lambda: broker.services.replicas.deletion_purgatory.delayed == 1)

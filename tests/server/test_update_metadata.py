@@ -333,6 +333,23 @@ def test_a_large_update_is_decoded_by_the_pool(controller, monkeypatch):
     assert threads == ["kafkapy-cluster-0"]
 
 
+@pytest.mark.parametrize("pool", [None, "disk_pool"], ids=["at once", "authorized on a pool"])
+def test_a_large_update_that_is_not_allowed_is_refused_without_being_decoded(controller, monkeypatch, pool):
+    class Denies:
+        generation = None
+
+        def denied(self, call, actions, *, logged=True, grants=True):
+            return actions
+
+    Denies.pool = pool and getattr(controller.services, pool)
+    monkeypatch.setattr(controller.services, "authorizer", Denies())
+    body = b"\xff" * 20_000
+    with Wire(controller.server.bootstrap_servers) as client:
+        client.socket.sendall(b"".join(request_frame_of(UPDATE_METADATA, 8, 1, "test", [body])))
+        _, answer = client.receive(UPDATE_METADATA, 8)
+    assert answer.error_code == Errors.CLUSTER_AUTHORIZATION_FAILED
+
+
 def test_a_large_update_that_cannot_be_decoded_closes_its_connection(controller, caplog):
     broken = b"".join(request_frame_of(UPDATE_METADATA, 8, 1, "test", [b"\xff" * 20_000]))
     host, _, port = controller.server.bootstrap_servers.rpartition(":")

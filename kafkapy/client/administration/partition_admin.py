@@ -100,12 +100,23 @@ class PartitionAdmin(ClusterClient):
 
         def ask() -> Any:
             response = self.cluster.controller().call(api, request)
-            if response.error_code == Errors.NOT_CONTROLLER:
+            code = _error_code(api, response)
+            if code == Errors.NOT_CONTROLLER:
                 self.cluster.refresh([])
-            check(response.error_code, "the controller", getattr(response, "error_message", None))
+            check(code, "the controller", getattr(response, "error_message", None))
             return response
 
         return self.cluster.retry(ask)
+
+
+def _error_code(api: apis.Api, response: Any) -> int:
+    """Return the error code of a whole response. In a cluster with ZooKeeper, a broker that is not the controller
+    returns NOT_CONTROLLER for each partition of an election instead."""
+    if api is apis.ELECT_LEADERS:
+        codes = {one.error_code for topic in response.replica_election_results for one in topic.partition_result}
+        if codes == {Errors.NOT_CONTROLLER}:
+            return Errors.NOT_CONTROLLER
+    return int(response.error_code)
 
 
 def _listed(replicas: Sequence[int] | None) -> list[int] | None:

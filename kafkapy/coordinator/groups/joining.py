@@ -192,6 +192,7 @@ def _rejoin_static(rebalances: Rebalances, group: Group, request: Join, new_id: 
     # A record holds the whole group. Several members may rejoin before the first of their records is in the log; the
     # last record must then have all the new ids, or a member left with its old id would be fenced after the next load.
     group.returning[instance_id] = replacement
+    group.touch(member)  # the member is back: its session must not expire during the append
     assignments = {other.id: other.assignment for other in group.members.values()}
 
     def then(error: KafkaError | None) -> None:

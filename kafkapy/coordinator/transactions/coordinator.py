@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kafkapy.coordinator.coordinator_log import coordinator_error
@@ -190,7 +191,9 @@ class TransactionCoordinator:
         now = self._clock.time_ms()
         found: list[views.Listed] = []
         for shard in self.shards.active():
-            found += shard.read(lambda machine: views.listed(machine, filters, now))
+            # The shard ends if another broker begins to coordinate its ids.
+            with suppress(KafkaError):
+                found += shard.read(lambda machine: views.listed(machine, filters, now))
         return found
 
 

@@ -10,6 +10,7 @@ from kafkapy.runtime.config_def import ConfigError
 from kafkapy.runtime.counters import Metric, metric_table
 from kafkapy.runtime.log_file import LogFile
 from kafkapy.runtime.logs import AUDIT_LOGGER, JsonFormatter, LineFormatter
+from kafkapy.server.log_levels import LEVELS
 
 if TYPE_CHECKING:
     from kafkapy.runtime.clock import Clock
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 FILE = "kafkapy.audit.file"
 LEVEL = "kafkapy.audit.level"
-_LEVELS = {"INFO": logging.INFO, "DEBUG": logging.DEBUG, "TRACE": 5}
 _LOOK_S = 1.0  # how often counted repetitions are looked at
 
 _LOGGER = logging.getLogger(AUDIT_LOGGER)
@@ -94,7 +94,7 @@ class AuditLog:
                 _LOGGER.handlers.clear()
                 _LOGGER.propagate = False
             _LOGGER.addHandler(self._file)
-        _LOGGER.setLevel(_LEVELS[self._config[LEVEL]])
+        _LOGGER.setLevel(LEVELS[self._config[LEVEL]])
 
     def _restore_logger(self) -> None:
         _CHANGED_BY.remove(self)

@@ -8,6 +8,7 @@ Differences from Kafka:
 - A resource that a DescribeConfigs request names more than once has one result.
 - If DescribeConfigs names a resource of an unknown type, only this resource gets an error; Kafka refuses the whole
   request. Client metrics subscriptions, which Kafka describes, are an unknown type here.
+- In version 0 of DescribeConfigs, `is_default` is true for a default; Kafka leaves it false for all settings.
 - A client without the right to change a broker's settings gets this error, whatever its values are. Kafka checks the
   values first, which may mean to open files.
 - Changes of the settings in kafkapy.server.config.keys.READ_ONLY_HERE are refused; Kafka can change these settings at

@@ -2,7 +2,10 @@
 
 Source: KafkaApis.handleElectLeaders.
 
-Differences from Kafka: the response does not wait until the elected leaders are in this broker's metadata.
+Differences from Kafka:
+
+- The response does not wait until the elected leaders are in this broker's metadata.
+- An unknown election type is INVALID_REQUEST; in Kafka UNKNOWN_SERVER_ERROR.
 """
 
 from __future__ import annotations
@@ -17,10 +20,11 @@ from kafkapy.server.call import Call
 from kafkapy.server.checks import CLUSTER_DENIED, on_cluster
 
 if TYPE_CHECKING:
+    from kafkapy.controller.partition import TopicPartition
     from kafkapy.server.services import Services
 
 _KINDS_SINCE = 1
-_PREFERRED = 0
+_PREFERRED, _UNCLEAN = 0, 1
 
 
 @serves(
@@ -35,12 +39,16 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
     if request.topic_partitions is not None:
         asked = [(topic.topic, index) for topic in request.topic_partitions for index in topic.partitions]
     kind = request.election_type if call.version >= _KINDS_SINCE else _PREFERRED
-    results: dict[tuple[str, int], KafkaError | None]
     code = Errors.NONE
     try:
         if call.denied:
             raise KafkaError(Errors.CLUSTER_AUTHORIZATION_FAILED, NO_MESSAGE)
-        results = broker.controller.elect(kind, asked)
+        if kind not in (_PREFERRED, _UNCLEAN):
+            raise KafkaError(
+                Errors.INVALID_REQUEST,
+                f"election type {kind}: leaders are elected by preference ({_PREFERRED}) or uncleanly ({_UNCLEAN})",
+            )
+        results = _elect(broker, kind, asked)
     except KafkaError as error:
         code, results = error.code, dict.fromkeys(asked or (), error)
     topics: dict[str, Any] = {}
@@ -58,3 +66,14 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
     if call.version >= _KINDS_SINCE:
         response.error_code = code
     return response
+
+
+def _elect(broker: Services, kind: int, asked: list[TopicPartition] | None) -> dict[TopicPartition, KafkaError | None]:
+    """Have the controller elect leaders, and return the error of each partition, or None. The controller's error for
+    the whole request, such as NOT_CONTROLLER, is the error of each partition, as in Kafka."""
+    try:
+        return broker.controller.elect(kind, asked)
+    except KafkaError as error:
+        cache = broker.cache
+        every = ((name, index) for name in cache.names() for index in cache.partitions(name))
+        return dict.fromkeys(every if asked is None else asked, error)

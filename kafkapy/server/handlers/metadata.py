@@ -14,6 +14,10 @@ another broker. A client of librdkafka that gets no brokers gives up those it kn
 controller of Apache Kafka sends the brokers first and the topics a little later. Kafka then returns
 UNKNOWN_TOPIC_OR_PARTITION, which fails the sends of a producer of librdkafka; here the response waits for the topics if
 this broker has logs.
+
+In versions 10 and 11, a topic with an id or without a name gets INVALID_REQUEST. Kafka returns this error for all
+topics of such a request, and no brokers. If a request of version 12 has names and ids, all are answered; Kafka ignores
+the names.
 """
 
 from __future__ import annotations
@@ -224,8 +228,11 @@ def _asked(broker: Services, call: Call, request: Any) -> list[Asked]:
         return [(name, ZERO_ID, None) for name in broker.cache.names()]
     answers: dict[Any, Asked] = {}
     for topic in request.topics:
-        topic_id = topic.topic_id if call.version >= IDS_SINCE else ZERO_ID
-        if topic_id != ZERO_ID:
+        topic_id = topic.topic_id
+        if topic_id != ZERO_ID and call.version < IDS_SINCE:
+            refused = KafkaError(Errors.INVALID_REQUEST, f"topic ids are for version {IDS_SINCE}")
+            answers[topic.name, topic_id] = (topic.name, ZERO_ID, refused)
+        elif topic_id != ZERO_ID:
             name = broker.cache.name_of(topic_id)
             error = None if name is not None else KafkaError(Errors.UNKNOWN_TOPIC_ID, "no topic has this id")
             answers[topic_id] = (name, topic_id, error)
@@ -277,11 +284,13 @@ def _topic(
         operations = authorized_operations(broker, call, "TOPIC", name)
     if name is None or not partitions:
         code = error.code if error is not None else Errors.UNKNOWN_TOPIC_OR_PARTITION
+        is_described = code != Errors.TOPIC_AUTHORIZATION_FAILED
         shown = name if name is not None or call.version >= IDS_SINCE else ""
         return make(
             error_code=code,
             name=shown,
             topic_id=topic_id,
+            is_internal=is_described and name is not None and is_internal(name),
             partitions=[],
             topic_authorized_operations=operations,
         )

@@ -8,6 +8,8 @@ Differences from Kafka:
 - For the largest timestamp (-3), Kafka looks at the whole log, and returns nothing if the record is not readable yet;
   here the largest timestamp among readable records is returned.
 - There is no tiered storage, so the latest tiered offset is always -1.
+- A partition that a request of version 0 names twice gets INVALID_REQUEST, as in later versions; Kafka answers each
+  entry. A response has up to max_num_offsets offsets for an entry of 16 bytes.
 """
 
 from __future__ import annotations
@@ -136,6 +138,8 @@ def _partition(
 def _find_segments(broker: Services, call: Call, request: Any, topic: str, one: Any, answer: Any) -> None:
     """Write the base offsets of segments that were last modified before a time into `answer`, for version 0
     (Partition.legacyFetchOffsetsForTimestamp). Raise KafkaError."""
+    if one.timestamp < EARLIEST:
+        raise KafkaError(Errors.UNSUPPORTED_VERSION, f"timestamp {one.timestamp} in v{call.version}")
     if one.max_num_offsets < 0:
         raise KafkaError(Errors.INVALID_REQUEST, f"{one.max_num_offsets} offsets of {topic}-{one.partition_index}")
     partition = _partition(broker, request, topic, one.partition_index)

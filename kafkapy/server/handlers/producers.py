@@ -101,7 +101,8 @@ def _may_write(broker: Services, call: Call) -> bool:
     ],
 )
 def describe_producers(broker: Services, call: Call, request: Any) -> Any:
-    """Handle DescribeProducers on the disk pool: return the active producers of each partition."""
+    """Handle DescribeProducers on the disk pool: return the active producers of each partition that this broker leads
+    or follows."""
     make = DESCRIBE_PRODUCERS.Response
     topics = []
     # A request names a partition in four bytes, and may repeat it; a partition can have thousands of producers.
@@ -127,7 +128,7 @@ def describe_producers(broker: Services, call: Call, request: Any) -> Any:
                         coordinator_epoch=one.coordinator_epoch,
                         current_txn_start_offset=one.current_txn_start_offset,
                     )
-                    for one in broker.replicas.get(topic.name, index).log.active_producers()
+                    for one in broker.replicas.readable(topic.name, index).log.active_producers()
                 ]
             except KafkaError as error:
                 answer.error_code = error.code

@@ -82,12 +82,9 @@ def _response(request: Any, results: list[Result]) -> Any:
         answers = []
         for _ in topic.partitions:
             _, index, result = next(left)
-            outcome = result.outcome if isinstance(result, RecordDeletion) else result
-            code, low_watermark = Errors.NONE, -1
-            if isinstance(outcome, KafkaError):
-                code = outcome.code
-            elif outcome is not None:
-                low_watermark = outcome
-            answers.append(make.Topics.Partitions(partition_index=index, low_watermark=low_watermark, error_code=code))
+            low_watermark = result.low_watermark if isinstance(result, RecordDeletion) else -1
+            answers.append(
+                make.Topics.Partitions(partition_index=index, low_watermark=low_watermark, error_code=result.code)
+            )
         topics.append(make.Topics(name=topic.name, partitions=answers))
     return make(topics=topics)

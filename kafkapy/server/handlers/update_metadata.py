@@ -40,7 +40,14 @@ LISTENER_NAMES_SINCE = 3
 _PROTOCOLS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
 
 
-@serves(UPDATE_METADATA, pooled=pool, decoded_late=True, quota="exempt", checks=on_cluster("CLUSTER_ACTION"))
+@serves(
+    UPDATE_METADATA,
+    pooled=pool,
+    decoded_late=True,
+    refused_undecoded=True,  # it may have more elements than requests that anybody may send (MAX_METADATA_ELEMENTS)
+    quota="exempt",
+    checks=on_cluster("CLUSTER_ACTION"),
+)
 def handle(broker: Services, call: Call, request: Any) -> Any:
     """Handle UpdateMetadata: update the metadata cache. Refuse a request that was meant for an earlier registration of
     this broker, or comes from a former controller."""

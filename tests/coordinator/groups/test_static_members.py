@@ -84,6 +84,18 @@ def test_an_instance_that_left_meanwhile_is_not_replaced() -> None:
     assert not world.group.static
 
 
+def test_the_session_of_a_static_member_does_not_expire_while_its_new_id_is_written() -> None:
+    world = World()
+    static(world, "i1")
+    world.timer.advance(9)
+    world.log.held = True
+    back = world.join(instance="i1")
+    world.timer.advance(9)
+    world.log.release()
+    assert (back.code, back.answer.generation_id) == (Errors.NONE, 1)
+    assert world.heartbeat(back.answer.member_id, 1, instance="i1") == Errors.NONE
+
+
 def test_two_concurrent_rejoins_of_an_instance_keep_the_last_id() -> None:
     world = World()
     static(world, "i1")

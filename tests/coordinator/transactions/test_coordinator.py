@@ -289,6 +289,12 @@ def test_lists_wait_for_the_load(world: World) -> None:
     assert world.init("tx") == Errors.NOT_COORDINATOR
 
 
+def test_a_shard_that_ends_during_a_list_is_left_out(world: World) -> None:
+    world.producer("tx")
+    world.shard.state = "unloaded"
+    assert world.coordinator.list(Filters()) == []
+
+
 # --- log lines for operators
 
 
