@@ -286,8 +286,6 @@ class KeyLog:
             poll.poll()
             with self._lock:
                 self._read()
-        self._reader.close()
-        self._writer.close()
 
     def _read(self) -> None:
         while data := self._reader.read(1 << 16):  # None if the pipe is empty
@@ -308,3 +306,7 @@ class KeyLog:
         self._is_closed = True
         self._writer.write(b"\n")  # wakes the thread
         self._thread.join()
+        # Not earlier: the thread may have seen `_is_closed` before it was woken. If it had closed the pipe then, the
+        # number of the descriptor could be another file's, and the byte above would be written to that file.
+        self._reader.close()
+        self._writer.close()

@@ -6,6 +6,7 @@ stand-in takes the keys, so what the server then sends is plain text, and the te
 
 from __future__ import annotations
 
+import io
 import logging
 import socket
 import ssl
@@ -236,6 +237,29 @@ def test_secrets_of_handshakes_are_told_once_and_never_mixed_up() -> None:
     finally:
         keys.close()
         keys.close()  # as of a broker that is stopped twice
+
+
+def test_a_thread_that_ends_before_it_is_woken_leaves_the_pipe_open_until_it_is() -> None:
+    class Late:
+        """Wakes the thread once more before it is woken, as a secret does that arrives during the stop."""
+
+        def __init__(self, pipe: io.FileIO) -> None:
+            self._pipe = pipe
+
+        def write(self, data: bytes) -> None:
+            self._pipe.write(b"\n")
+            keys._thread.join()
+            assert not self._pipe.closed
+            self._pipe.write(data)
+
+        def close(self) -> None:
+            self._pipe.close()
+
+    keys = KeyLog()
+    pipe = keys._writer
+    keys._writer = Late(pipe)  # type: ignore[assignment]
+    keys.close()
+    assert pipe.closed
 
 
 def test_without_a_kernel_that_can_the_broker_says_so_and_openssl_encrypts(caplog: pytest.LogCaptureFixture) -> None:
