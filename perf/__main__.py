@@ -101,7 +101,7 @@ def _chosen(options: argparse.Namespace) -> tuple[list[Measurement], set[str] | 
 def _command(options: argparse.Namespace) -> str:
     """Return the command line with the options that affect figures, without those that name files."""
     words = ["python -m perf", *options.names]
-    words += [f"--{name}" for name in ("headline", "quick") if getattr(options, name)]
+    words += [f"--{name}" for name in ("headline", "quick", "profile") if getattr(options, name)]
     for name in ("runs", "minutes", "congestion"):
         if (value := getattr(options, name)) is not None:
             words.append(f"--{name} {value:g}" if isinstance(value, float) else f"--{name} {value}")

@@ -27,17 +27,6 @@ def open_files(pid: int) -> int:
     return sum(len(os.listdir(f"/proc/{member}/fd")) for member in tree(pid))
 
 
-def open_sockets(pid: int) -> int:
-    found = 0
-    for member in tree(pid):
-        for fd in os.listdir(f"/proc/{member}/fd"):
-            try:
-                found += os.readlink(f"/proc/{member}/fd/{fd}").startswith("socket:")
-            except FileNotFoundError:  # closed meanwhile
-                continue
-    return found
-
-
 def wait_for(done: Callable[[], bool], what: str, every: float = 0.01) -> None:
     """Wait until `done` returns True, polling every `every` seconds, so that polling costs little CPU time.
 

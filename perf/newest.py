@@ -57,7 +57,8 @@ def made_by(parts: Iterable[dict[str, Any]]) -> str:
 
 
 def load(files: Sequence[Path]) -> Newest:
-    """Read and merge the files. Raise SystemExit with a message for a file that is not a result of perf."""
+    """Read and merge the files. Raise SystemExit with a message for a file that is not a result of perf, or is that of
+    a run with --profile."""
     found = Newest()
     for file in files:
         try:
@@ -70,6 +71,11 @@ def load(files: Sequence[Path]) -> Newest:
             elif "steps" in result:
                 found.steps = result["steps"] | by
             else:
+                if "--profile" in result["run"].get("command", "").split():
+                    raise SystemExit(
+                        f"perf: {file} was made with --profile, which slows the brokers down, so its figures do not "
+                        "count: measure again without --profile"
+                    )
                 by["run"] = len(found.origins)
                 found.rows |= {row["key"]: row | by for row in result["rows"]}
                 found.curves |= {curve["key"]: curve | by for curve in result.get("curves", [])}

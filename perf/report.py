@@ -23,6 +23,7 @@ TITLES = {
 }
 NO_DIFFERENCE = "no difference"
 CLIENT_IS_LIMIT = "the client is the limit"
+ONE_RUN = "(one run)"  # beside a goal that is reached
 
 
 def head(machine: Mapping[str, str]) -> str:
@@ -64,6 +65,8 @@ def how_many(runs: Collection[int]) -> str:
 def verdict(each: Comparison) -> str:
     """Return whether the goal is reached, and what else to know about the difference, in words."""
     words: list[str] = [each.verdict] if each.verdict else []
+    if words == ["reached"] and each.in_one_run:
+        words = [f"reached {ONE_RUN}"]
     if each.within_spread and NO_DIFFERENCE not in words:
         words.append(NO_DIFFERENCE)
     if each.client_bound:

@@ -49,11 +49,11 @@ def run(
     *,
     whole: bool = True,
 ) -> None:
-    """Run all measurements `runs` times, with one side after the other in each, so that a machine that gets slower or
-    faster affects all sides. Everything is measured once before anything is measured again. Further runs begin with
-    what takes the least time, and leave out a measurement that, judged by its earlier runs, would not end within
-    `seconds`. In the `whole` suite a step that takes over STEP_SECONDS is ended and not repeated. Figures are added to
-    `into` as they come, so that they are there if the run is interrupted.
+    """Run all measurements `runs` times, with one side after the other in each, and in reverse order in every second
+    run, so that a machine that gets slower or faster affects all sides. Everything is measured once before anything is
+    measured again. Further runs begin with what takes the least time, and leave out a measurement that, judged by its
+    earlier runs, would not end within `seconds`. In the `whole` suite a step that takes over STEP_SECONDS is ended and
+    not repeated. Figures are added to `into` as they come, so that they are there if the run is interrupted.
     """
     end = time.monotonic() + seconds
     for number in range(1, runs + 1):
@@ -62,7 +62,8 @@ def run(
                 if number == 1:
                     into.left_out.append(measurement.name)
                 continue
-            for side in (*sides, BARE):
+            order = (*sides, BARE)
+            for side in order if number % 2 else reversed(order):
                 if side == KAFKA_4 and not measurement.kafka_4:
                     continue
                 if into.took(measurement.name, side) >= STEP_SECONDS and whole:

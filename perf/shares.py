@@ -1,10 +1,11 @@
-"""Which side limits a rate: the shares of a core that the threads of a client and of a broker use, from /proc."""
+"""Which side limits a rate: the shares of a core that the threads of a client and of a broker use."""
 
 from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,22 @@ class Look:
     at: float
     client: Threads
     broker: Threads
+
+
+@dataclass
+class Share:
+    """What a thread used, in % of a core; 0 until it is known."""
+
+    percent: float = 0.0
+
+
+@contextmanager
+def this_thread() -> Iterator[Share]:
+    """Measure the calling thread, which is the whole client, while the block runs."""
+    share = Share()
+    began, used = time.perf_counter(), time.thread_time()
+    yield share
+    share.percent = 100 * (time.thread_time() - used) / (time.perf_counter() - began)
 
 
 def look(client: int, broker: int) -> Look:
@@ -49,10 +66,15 @@ def rows(key: str, label: str) -> tuple[Row, ...]:
     """Return the rows for the figure `key`: the busiest thread of the client and all of them, and for how much of the
     time the busiest thread of the broker neither runs nor waits for a core."""
     return (
-        Row(f"{key}.busiest", f"{label}: the client's busiest thread", "% of a core", "lower"),
+        busiest(key, label),
         Row(f"{key}.client", f"{label}: the client's CPU", "% of a core", "lower"),
         Row(f"{key}.idle", f"{label}: the broker's busiest thread is idle", "%", "higher"),
     )
+
+
+def busiest(key: str, label: str) -> Row:
+    """Return the row for the figure `key` that its `Row.client` names: the busiest thread of the client."""
+    return Row(f"{key}.busiest", f"{label}: the client's busiest thread", "% of a core", "lower")
 
 
 def _used(looks: Sequence[Threads]) -> list[tuple[int, int]]:

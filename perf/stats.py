@@ -67,6 +67,14 @@ class Comparison:
         return max(kafkapy.spread, other.spread) > abs(kafkapy.median - other.median)
 
     @property
+    def in_one_run(self) -> bool:
+        """True if the goal is a comparison with Apache Kafka, and one of both was measured only once: so it is unknown
+        by how much runs differ."""
+        goal, kafkapy = self.row.goal, self.sides.get(KAFKAPY)
+        other = self.sides.get(goal.side) if goal and goal.side in PEERS else None
+        return kafkapy is not None and other is not None and min(kafkapy.runs, other.runs) == 1
+
+    @property
     def client_bound(self) -> bool:
         """True if kafkapy's client limited the figure."""
         return self.client is not None and self.client.median >= CLIENT_LIMIT

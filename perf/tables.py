@@ -18,7 +18,7 @@ from perf import markdown, plots, steps
 from perf.measurement import BARE, KAFKA, KAFKA_4, KAFKAPY, PEERS
 from perf.measurements import threads, zero_copy
 from perf.newest import Newest, made_by
-from perf.report import CLIENT_IS_LIMIT, NO_DIFFERENCE, TITLES, how_many
+from perf.report import CLIENT_IS_LIMIT, NO_DIFFERENCE, ONE_RUN, TITLES, how_many
 
 BLOCK = re.compile(r"(<!-- perf: (?P<name>[^>]+?) -->\n).*?(<!-- /perf -->)", re.DOTALL)
 NOTHING: dict[str, Any] = {"medians": {}, "figures": {}}
@@ -156,15 +156,16 @@ def _ratio(row: dict[str, Any], peer: str = KAFKA) -> str:
 
 
 def _times(row: dict[str, Any], peer: str) -> str:
-    ratio = row["ratio"] if peer == KAFKA else row.get("ratios", {}).get(peer)
+    # `ratio` is to another checkout if that was measured too. Older files have only `ratio`.
+    ratio = row.get("ratios", {KAFKA: row["ratio"]}).get(peer)
     return "" if ratio is None else f"{ratio:.2f}"
 
 
 def _no_difference(row: dict[str, Any], peer: str) -> bool:
     """Return True if the medians differ by less than the runs of one side do."""
-    if peer == KAFKA:
-        return bool(row["spread_larger_than_difference"])
-    return peer in row.get("no_difference", ())
+    if "no_difference" in row:
+        return peer in row["no_difference"]
+    return peer == KAFKA and bool(row["spread_larger_than_difference"])
 
 
 def _verdict(row: dict[str, Any]) -> str | None:
@@ -178,13 +179,22 @@ def _verdict(row: dict[str, Any]) -> str | None:
 
 def _goal(row: dict[str, Any]) -> str:
     verdict = _verdict(row)
-    return _with_limit(row) + {None: "", "reached": " ✓"}.get(verdict, f" {verdict}")
+    reached = f" ✓ {ONE_RUN}" if _in_one_run(row) else " ✓"
+    return _with_limit(row) + {None: "", "reached": reached}.get(verdict, f" {verdict}")
+
+
+def _in_one_run(row: dict[str, Any]) -> bool:
+    """Return True if the goal is a comparison with Apache Kafka, and one of both was measured only once: so it is
+    unknown by how much runs differ."""
+    bound = str(row["goal"]).removesuffix(f" {row['unit']}")  # of a goal that compares with nothing
+    peer = {"×": KAFKA, "4.4.0": KAFKA_4}.get(bound.rpartition(" ")[2])
+    return any(len(row["figures"].get(side, ())) == 1 for side in (peer, KAFKAPY)) if peer else False
 
 
 def _with_limit(row: dict[str, Any]) -> str:
     """Return the goal, and that the client limits the figure if it does."""
-    goal = row["goal"] or ""
-    return goal + (f" ({CLIENT_IS_LIMIT})" if goal and row.get("client_is_limit") else "")
+    limit = f"({CLIENT_IS_LIMIT})" if row.get("client_is_limit") else ""
+    return f"{row['goal'] or ''} {limit}".strip()
 
 
 def _headline(found: Newest, _: str) -> str:
@@ -198,27 +208,38 @@ def _headline(found: Newest, _: str) -> str:
         if not rows:
             continue
         parts += rows
-        medians = [" / ".join(figure(found.median(key, side)) for key in keys).strip(" /") for side in sides]
-        lines.append([words, *medians, *(_headline_ratio(rows, peer) for peer in _compared(sides))])
+        medians = [_joined([figure(found.median(key, side)) for key in keys]) for side in sides]
+        ratios = [_headline_ratio([found.rows.get(key) for key in keys], peer) for peer in _compared(sides)]
+        lines.append([words, *medians, *ratios])
     if not lines:
         return ""
-    machine, run = found.origins[parts[0]["run"]]
     runs = how_many([number for row in parts for number in _runs(row)])
-    words = f"Medians of {runs} run{'s' if runs != '1' else ''} on {machine['machine']}, {machine['kernel']}"
-    words += f", {machine['file system'].partition(',')[0]}, TCP {machine.get('TCP', 'unknown')}"
-    words += f", {run['date']}:" if "date" in run else ":"
+    places = dict.fromkeys(_place(*found.origins[row["run"]]) for row in parts)
+    words = f"Medians of {runs} run{'s' if runs != '1' else ''} on {'; and on '.join(places)}:"
     if any(NO_DIFFERENCE in cell for line in lines for cell in line):
         words += f"\n(“{NO_DIFFERENCE}”: the medians differ by less than the runs of one side do.)"
     titles = ["Apache Kafka 3.9.1", *_titles(sides[1:])]
     return words + "\n\n" + _table(["figure", *titles, *_ratio_titles(sides)], lines, parts)
 
 
-def _headline_ratio(rows: list[dict[str, Any]], peer: str) -> str:
-    ratios = [NO_DIFFERENCE if _no_difference(row, peer) else _times(row, peer) for row in rows]
+def _place(machine: dict[str, str], run: dict[str, Any]) -> str:
+    """Return where and when a run was made, in words."""
+    words = [machine["machine"], machine["kernel"], machine["file system"].partition(",")[0]]
+    words += [f"TCP {machine.get('TCP', 'unknown')}", run.get("date", "")]
+    return ", ".join(filter(None, words))
+
+
+def _headline_ratio(rows: Sequence[dict[str, Any] | None], peer: str) -> str:
+    ratios = ["" if row is None else NO_DIFFERENCE if _no_difference(row, peer) else _times(row, peer) for row in rows]
     if NO_DIFFERENCE in ratios:
-        return " / ".join(times if times in ("", NO_DIFFERENCE) else f"{times} ×" for times in ratios).strip(" /")
-    times = " / ".join(ratios).strip(" /")
+        return _joined([times if times in ("", NO_DIFFERENCE) else f"{times} ×" for times in ratios])
+    times = _joined(ratios)
     return f"{times} ×" if times else ""
+
+
+def _joined(texts: Sequence[str]) -> str:
+    """Return the figures of a line in one cell; a dash stands for a figure that is missing, if others are there."""
+    return " / ".join(text or "–" for text in texts) if any(texts) else ""
 
 
 def _machine(found: Newest, _: str) -> str:

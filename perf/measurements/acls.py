@@ -23,7 +23,7 @@ from perf.raw_client import RawClient, check
 SIZE = 100
 WINDOW = 100
 TOGETHER = 10
-FEWEST = 2000  # requests of a round: their CPU time must be more than a tick of 10 ms
+FEWEST = 2000  # requests of a round: fewer take too little CPU time to compare
 ROUNDS = 9  # on each broker
 ACLS, PREFIXED = 10_000, 1_000
 TOPIC = "acls.measured"

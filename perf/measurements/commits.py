@@ -11,6 +11,7 @@ cores: so with many consumers it is faster.
 
 from __future__ import annotations
 
+from perf import shares
 from perf.closed_loop import closed_loop
 from perf.cpu import used
 from perf.measurement import Bench, Figures, Goal, Measurement, Row
@@ -26,9 +27,10 @@ TOPIC = "commits"
 def _rows(count: int) -> tuple[Row, ...]:
     who = f"consumers: {count}"
     return (
-        Row(f"commits.{count}.rate", f"commits, {who}", "/s", "higher", Goal(1.5)),
+        Row(f"commits.{count}.rate", f"commits, {who}", "/s", "higher", Goal(1.5), client=f"commits.{count}.busiest"),
         Row(f"commits.{count}.p99", f"p99 of a commit, {who}", "ms", "lower", Goal(1 / 1.5), digits=3),
         Row(f"commits.{count}.cpu", f"broker CPU per 1,000 commits, {who}", "s", "lower", digits=3),
+        shares.busiest(f"commits.{count}", f"commits, {who}"),
     )
 
 
@@ -52,7 +54,7 @@ class Commits(Measurement):
                 replies = [commit_once(one, frame) for one, frame in zip(clients, frames, strict=True)]
                 each = max(bench.scale.requests // 8, 2 * count)
                 closed_loop(clients, frames, each // 2, replies)
-                with used(broker.pid) as usage:
+                with used(broker.pid) as usage, shares.this_thread() as thread:
                     seconds, latencies = closed_loop(clients, frames, each, replies)
                 for group in (groups[0], groups[-1]):
                     if committed(client, group, TOPIC, PARTITIONS) != [12345] * PARTITIONS:
@@ -62,4 +64,5 @@ class Commits(Measurement):
                 found[f"commits.{count}.rate"] = each / seconds
                 found[f"commits.{count}.p99"] = percentile(sorted(latencies), 0.99) * 1000
                 found[f"commits.{count}.cpu"] = usage.cpu * 1000 / each
+                found[f"commits.{count}.busiest"] = thread.percent
         return found

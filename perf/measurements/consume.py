@@ -31,7 +31,7 @@ class Consume(Measurement):
     kafka_4 = True
     about = "consume throughput and broker CPU, hot, batches of 64 KiB, fetches of 1 MiB"
     rows = (
-        Row("consume.1k", "consume 1 KiB, hot, raw client", "MB/s", "higher", Goal(1.0)),
+        Row("consume.1k", "consume 1 KiB, hot, raw client", "MB/s", "higher", Goal(1.0), client="consume.1k.busiest"),
         Row(
             "consume.1k.librdkafka",
             "consume 1 KiB, hot, librdkafka",
@@ -46,9 +46,12 @@ class Consume(Measurement):
             "MB/s",
             "higher",
             Goal(1.0),
+            client="consume.1k.librdkafka.backoff.busiest",
         ),
         Row("consume.1k.cpu", "broker CPU per GiB consumed", "s", "lower", Goal(0.5), digits=2),
+        shares.busiest("consume.1k", "consume 1 KiB, hot, raw client"),
         *shares.rows("consume.1k.librdkafka", "the same with librdkafka"),
+        shares.busiest("consume.1k.librdkafka.backoff", f"the same, fetch.queue.backoff.ms={BACKOFF_MS}"),
     )
 
     def run(self, bench: Bench, kind: str) -> Figures:
@@ -61,7 +64,7 @@ class Consume(Measurement):
             end = client.end_offset(TOPIC)
             fetch = frames.FetchFrame(TOPIC)
             client.fetch_all(fetch, len(records), len(values), end // 4)
-            with used(broker.pid) as usage:
+            with used(broker.pid) as usage, shares.this_thread() as thread:
                 seconds = client.fetch_all(fetch, len(records), len(values), end)
             payload = end * SIZE
             wanted = min(end, bench.scale.client // SIZE)
@@ -70,8 +73,10 @@ class Consume(Measurement):
             return {
                 "consume.1k": payload / 1e6 / seconds,
                 "consume.1k.cpu": usage.cpu / (payload / GIB),
+                "consume.1k.busiest": thread.percent,
                 **by_default,
                 "consume.1k.librdkafka.backoff": quicker["consume.1k.librdkafka"],
+                "consume.1k.librdkafka.backoff.busiest": quicker["consume.1k.librdkafka.busiest"],
             }
 
     def limit(self, bench: Bench) -> Figures:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from perf import frames
+from perf import frames, shares
 from perf.bare import bare_loop
 from perf.brokers import Broker
 from perf.cpu import used
@@ -44,13 +44,25 @@ class Produce(Measurement):
     about = "produce throughput and broker CPU, prebuilt requests of 1 MB, 5 in flight"
     rows = (
         *(
-            Row(f"produce.{key}.acks{acks}", f"produce {label}, acks={acks}, raw client", "MB/s", "higher", Goal(ratio))
+            Row(
+                f"produce.{key}.acks{acks}",
+                f"produce {label}, acks={acks}, raw client",
+                "MB/s",
+                "higher",
+                Goal(ratio),
+                client=f"produce.{key}.acks{acks}.busiest",
+            )
             for key, label, ratio in SIZES.values()
             for acks in ACKS.values()
         ),
         *(
             Row(f"produce.{key}.cpu", f"broker CPU per GiB produced, {label}", "s", "lower", Goal(0.4), digits=2)
             for key, label, _ in SIZES.values()
+        ),
+        *(
+            shares.busiest(f"produce.{key}.acks{acks}", f"produce {label}, acks={acks}, raw client")
+            for key, label, _ in SIZES.values()
+            for acks in ACKS.values()
         ),
     )
 
@@ -64,9 +76,10 @@ class Produce(Measurement):
                 for acks, word in ACKS.items():
                     topic = f"produce-{key}-{word}"
                     create_and_warm(bench, broker, topic, size, values, records)
-                    with used(broker.pid) as usage:
+                    with used(broker.pid) as usage, shares.this_thread() as thread:
                         seconds = stream(broker, topic, size, values, records, acks, payload)
                     found[f"produce.{key}.acks{word}"] = payload / 1e6 / seconds
+                    found[f"produce.{key}.acks{word}.busiest"] = thread.percent
                     if acks == 1:
                         found[f"produce.{key}.cpu"] = usage.cpu / (payload / GIB)
         return found

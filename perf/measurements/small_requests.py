@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 
-from perf import frames
+from perf import frames, shares
 from perf.brokers import Broker
 from perf.closed_loop import closed_loop
 from perf.cpu import pinned, used
@@ -32,9 +32,10 @@ def _rows_of(kind: str, what: str, count: int) -> list[Row]:
     who = f"{what}, connections: {count}" + (", pinned" if count == 1 else "")
     key = f"small.{kind}.{count}"
     return [
-        Row(f"{key}.rate", who, "/s", "higher"),
+        Row(f"{key}.rate", who, "/s", "higher", client=f"{key}.busiest"),
         Row(f"{key}.cpu", f"broker CPU per 100,000, {who}", "s", "lower", Goal(0.3), digits=2),
         *(Row(f"{key}.{share}", f"{share}, {who}", "ms", "lower", goal, 3) for share, (_, goal) in SHARES.items()),
+        shares.busiest(key, who),
     ]
 
 
@@ -46,8 +47,16 @@ class SmallRequests(Measurement):
     rows = (
         *(row for count in CONNECTIONS for row in _rows_of("produce", "one record per request", count)),
         *(row for count in CONNECTIONS for row in _rows_of("tail", "records to waiting fetches", count)),
-        Row("small.librdkafka.rate", "one record per request, librdkafka, linger 0", "/s", "higher", Goal(3.0)),
+        Row(
+            "small.librdkafka.rate",
+            "one record per request, librdkafka, linger 0",
+            "/s",
+            "higher",
+            Goal(3.0),
+            client="small.librdkafka.busiest",
+        ),
         Row("small.librdkafka.cpu", "broker CPU per 100,000, librdkafka, linger 0", "s", "lower", Goal(0.3), digits=2),
+        *shares.rows("small.librdkafka", "one record per request, librdkafka, linger 0"),
     )
 
     def run(self, bench: Bench, kind: str) -> Figures:
@@ -77,8 +86,10 @@ def _produce(bench: Bench, broker: Broker, connections: int) -> Figures:
         clients = [ending.enter_context(RawClient(broker.port)) for _ in range(connections)]
         closed_loop(clients, many, max(connections, requests // 4))
         with used(broker.pid) as usage:
-            seconds, latencies = closed_loop(clients, many, requests)
-    return _figures("produce", connections, requests, seconds, usage.cpu, latencies)
+            replies = [client.produce_once(frame) for client in clients]
+            with shares.this_thread() as thread:
+                seconds, latencies = closed_loop(clients, many, requests, replies)
+    return _figures("produce", connections, requests, seconds, usage.cpu, thread.percent, latencies)
 
 
 def _tail(bench: Bench, broker: Broker, connections: int) -> Figures:
@@ -89,9 +100,9 @@ def _tail(bench: Bench, broker: Broker, connections: int) -> Figures:
         consumers = [ending.enter_context(RawClient(broker.port)) for _ in range(connections)]
         fetch = frames.FetchFrame(TAIL)
         _deliver(producer, frame, consumers, fetch, max(5, rounds // 4))
-        with used(broker.pid) as usage:
+        with used(broker.pid) as usage, shares.this_thread() as thread:
             seconds, latencies = _deliver(producer, frame, consumers, fetch, rounds)
-    return _figures("tail", connections, rounds * connections, seconds, usage.cpu, latencies)
+    return _figures("tail", connections, rounds * connections, seconds, usage.cpu, thread.percent, latencies)
 
 
 def _deliver(
@@ -117,15 +128,16 @@ def _deliver(
             missing = dict.fromkeys(by_fd, answer)
             sent_at = time.perf_counter()
             producer.socket.sendall(frame)
-            left = acknowledgement
-            while left:
-                left -= producer.socket.recv_into(buffer[:left])
+            producer.discard(acknowledgement)
             while missing:
                 ready = poller.poll(TIMEOUT)
                 if not ready:
                     raise Refused(f"a fetch at the tail had no response after {TIMEOUT:.0f} s")
                 for fd, _ in ready:
-                    missing[fd] -= by_fd[fd].recv_into(buffer)
+                    got = by_fd[fd].recv_into(buffer)
+                    if not got:
+                        raise ConnectionError("the broker closed the connection of a consumer at the tail")
+                    missing[fd] -= got
                     if not missing[fd]:
                         del missing[fd]
                         latencies.append(time.perf_counter() - sent_at)
@@ -152,14 +164,25 @@ def _librdkafka(bench: Bench, broker: Broker) -> Figures:
         producer.flush()
 
     send(count // 4)
+    first = shares.look(os.getpid(), broker.pid)
     with used(broker.pid) as usage:
         send(count)
+    used_by = shares.shares("small.librdkafka", first, shares.look(os.getpid(), broker.pid))
     sent = count // len(messages) * len(messages)
-    return {"small.librdkafka.rate": sent / usage.wall, "small.librdkafka.cpu": usage.cpu * 100_000 / max(1, sent)}
+    return used_by | {
+        "small.librdkafka.rate": sent / usage.wall,
+        "small.librdkafka.cpu": usage.cpu * 100_000 / max(1, sent),
+    }
 
 
-def _figures(kind: str, connections: int, count: int, seconds: float, cpu: float, latencies: list[float]) -> Figures:
+def _figures(
+    kind: str, connections: int, count: int, seconds: float, cpu: float, busiest: float, latencies: list[float]
+) -> Figures:
     latencies.sort()
     key = f"small.{kind}.{connections}"
     found = {f"{key}.{share}": percentile(latencies, part) * 1e3 for share, (part, _) in SHARES.items()}
-    return found | {f"{key}.rate": count / seconds, f"{key}.cpu": cpu * 100_000 / count}
+    return found | {
+        f"{key}.rate": count / seconds,
+        f"{key}.cpu": cpu * 100_000 / count,
+        f"{key}.busiest": busiest,
+    }

@@ -39,6 +39,15 @@ def test_cpu_time_includes_ended_children_and_excludes_the_caller() -> None:
         parent.communicate()
 
 
+def test_cpu_time_is_not_rounded_to_clock_ticks() -> None:
+    for _ in range(5):
+        with used(os.getpid()) as usage:
+            end = time.process_time() + 0.001
+            while time.process_time() < end:
+                pass
+        assert usage.cpu >= 0.001
+
+
 def test_pinning_ends_with_the_block() -> None:
     before = os.sched_getaffinity(0)
     one = {min(before)}
@@ -125,6 +134,17 @@ def test_the_busiest_thread_of_a_client_is_found() -> None:
     assert set(found) == {row.key for row in shares.rows("key", "label")}
     assert 0 < found["key.busiest"] <= found["key.client"]
     assert found["key.idle"] <= max(0, 100 - found["key.busiest"]) + 0.01
+
+
+def test_the_share_of_a_client_of_one_thread_is_its_cpu_time_in_the_time_of_the_block(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("perf.shares.time.perf_counter", iter([10.0, 12.0]).__next__)
+        patched.setattr("perf.shares.time.thread_time", iter([1.0, 1.5]).__next__)
+        with shares.this_thread() as thread:
+            pass
+    assert thread.percent == 25.0
 
 
 def test_a_child_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from kafkapy._ext.batch import read_header
 from kafkapy.protocol.apis import FETCH, PRODUCE
 from kafkapy.protocol.headers import read_request_header, response_frame
 from perf import flights, frames
+from perf.measurements import zero_copy
 
 
 def test_values_have_the_requested_size_and_number() -> None:
@@ -32,6 +33,11 @@ def test_a_filled_batch_stays_within_its_limit(size: int) -> None:
     records = frames.batch(values)
     assert 0.9 * frames.BATCH_BYTES < len(records) <= frames.BATCH_BYTES
     assert read_header(records).count == len(values)
+
+
+def test_a_batch_of_zero_copy_fits_into_the_smallest_response() -> None:
+    values = frames.plain_values(zero_copy.SIZE, frames.records_that_fill(zero_copy.SIZE, zero_copy.BATCH))
+    assert len(frames.batch(values)) <= zero_copy.BATCH <= min(zero_copy.SIZES)
 
 
 def test_a_produce_frame_carries_the_batch() -> None:

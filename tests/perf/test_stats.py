@@ -54,6 +54,17 @@ def test_a_difference_smaller_than_the_spread_reaches_no_goal() -> None:
     assert verdict(compared(Goal(60, None), "lower", kafka=[50, 70], kafkapy=[50, 55])) == "reached; no difference"
 
 
+def test_a_goal_that_compares_with_kafka_and_is_reached_in_one_run_says_so() -> None:
+    assert verdict(compared(Goal(1.0), kafka=[100], kafkapy=[200])) == "reached (one run)"
+    assert verdict(compared(Goal(1.0), kafka=[100, 110], kafkapy=[200])) == "reached (one run)"
+    assert verdict(compared(Goal(1.0), kafka=[300], kafkapy=[200])) == "missed"
+    assert verdict(compared(Goal(0.3, KAFKA_4), **{KAFKA: [1, 1], KAFKA_4: [100], KAFKAPY: [200, 210]})) == (
+        "reached (one run)"
+    )
+    assert verdict(compared(Goal(60, None), "lower", kafkapy=[50])) == "reached"
+    assert verdict(compared(Goal(1.0, BARE), bare=[50], kafkapy=[50])) == "reached"
+
+
 def test_both_versions_of_kafka_have_a_ratio_and_a_spread() -> None:
     found = compared(Goal(1.0), **{KAFKA: [100, 100], KAFKA_4: [150, 350], KAFKAPY: [300, 300]})
     assert (found.ratio, found.ratio_to(KAFKA_4)) == (3.0, 1.2)

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from perf import __main__ as perf_command
 from perf import publish, tables
 from perf.measurement import BARE, KAFKA, KAFKA_4, KAFKAPY, QUICK, Goal, Row
 from perf.report import write_json
@@ -91,7 +92,7 @@ def test_a_run_of_one_row_keeps_the_others_of_its_table_with_their_revision(writ
     unrelated = written("c.json", "produce.1k.acks1", kafkapy=[1.0])
     text = filled(page, tmp_path, unrelated, old)
     text = filled(text, tmp_path, new)
-    assert "| a figure, MB/s | 1 | 100 | 200 | 2.00 × | ≥ 1.2 × ✓ | a.json |" in text.splitlines()
+    assert "| a figure, MB/s | 1 | 100 | 200 | 2.00 × | ≥ 1.2 × ✓ (one run) | a.json |" in text.splitlines()
     assert "| its CPU, MB/s | 1 | 1.00 | 0.500 | 0.50 × | ≥ 1.2 × missed | b.json |" in text.splitlines()
     assert text.count("| `python -m perf --runs 2` |") == 3  # with the row that has no place in this page
     assert text.count("file system    ext4 at /data\n") == 1
@@ -112,6 +113,31 @@ def test_the_headline_says_where_it_was_measured(written, tmp_path):
     assert "| consume 1 KiB records, hot, MB/s | 1,000 | 2,000 | 2.00 × |" in text.splitlines()
 
 
+def test_the_headline_names_every_machine_and_day(written, tmp_path):
+    first = written("a.json", "consume.1k", kafka=[1000.0], kafkapy=[2000.0])
+    second = written("b.json", "requests.rate", kafka=[1000.0], kafkapy=[2000.0])
+    result = json.loads(second.read_text())
+    result["machine"]["machine"], result["run"]["date"] = "four cores", "2026-11-28"
+    second.write_text(json.dumps(result))
+    text = filled("<!-- perf: headline -->\n<!-- /perf -->\n", tmp_path, first, second)
+    here, there = (f"{words}, Linux, ext4 at /data, TCP reno" for words in ("two cores", "four cores"))
+    assert f"Medians of 1 run on {here}, 2026-11-27; and on {there}, 2026-11-28:" in text.splitlines()
+
+
+def test_a_figure_of_the_headline_keeps_its_place_where_another_one_is_missing(written, tmp_path):
+    file = written("r.json", "java.1k.acks1", kafka=[100.0], kafkapy=[200.0])
+    lines = filled("<!-- perf: headline -->\n<!-- /perf -->\n", tmp_path, file).splitlines()
+    assert "| produce 1 KiB records, acks=1, librdkafka / Java, MB/s | – / 100 | – / 200 | – / 2.00 × |" in lines
+
+
+def test_ratios_are_to_kafka_also_if_another_checkout_was_measured(written, tmp_path):
+    file = written("r.json", "consume.1k", kafka=[100.0], other=[200.0], kafkapy=[200.0])
+    page = "<!-- perf: headline -->\n<!-- /perf -->\n<!-- perf: consume. -->\n<!-- /perf -->\n"
+    lines = filled(page, tmp_path, file).splitlines()
+    assert "| consume 1 KiB records, hot, MB/s | 100 | 200 | 2.00 × |" in lines
+    assert "| a figure, MB/s | 1 | 100 | 200 | 2.00 × | ≥ 1.2 × ✓ (one run) |" in lines
+
+
 def test_both_versions_of_kafka_have_a_column_and_a_ratio(written, tmp_path):
     both = {KAFKA: [100.0], KAFKA_4: [200.0], KAFKAPY: [300.0]}
     file = written("r.json", "consume.1k", **both)
@@ -121,12 +147,12 @@ def test_both_versions_of_kafka_have_a_column_and_a_ratio(written, tmp_path):
     lines = filled(page, tmp_path, older, file).splitlines()
     assert "| figure | Apache Kafka 3.9.1 | Apache Kafka 4.4.0 | kafkapy | ratio | ratio to 4.4.0 |" in lines
     assert "| consume 1 KiB records, hot, MB/s | 100 | 200 | 300 | 3.00 × | 1.50 × |" in lines
-    assert "| produce 1 KiB records, acks=1 / all, MB/s | 100 |  | 200 | 2.00 × |  |" in lines
+    assert "| produce 1 KiB records, acks=1 / all, MB/s | 100 / – |  | 200 / – | 2.00 / – × |  |" in lines
     assert (
         "| figure | runs | Apache Kafka 3.9.1 | Apache Kafka 4.4.0 | kafkapy | ratio | ratio to 4.4.0 | goal |" in lines
     )
-    assert "| a figure, MB/s | 1 | 100 | 200 | 300 | 3.00 × | 1.50 × | ≥ 1.2 × ✓ |" in lines
-    assert "| a figure, MB/s | 1 | 100 | 200 | 2.00 × | ≥ 1.2 × ✓ |" in lines
+    assert "| a figure, MB/s | 1 | 100 | 200 | 300 | 3.00 × | 1.50 × | ≥ 1.2 × ✓ (one run) |" in lines
+    assert "| a figure, MB/s | 1 | 100 | 200 | 2.00 × | ≥ 1.2 × ✓ (one run) |" in lines
 
 
 def test_a_difference_within_the_spread_is_no_win(written, tmp_path):
@@ -149,12 +175,62 @@ def test_a_difference_within_the_spread_is_no_win(written, tmp_path):
     assert again == [line.replace(", 2026-11-27:", ":") for line in lines]
 
 
+@pytest.mark.parametrize(
+    ("kafka", "kafkapy", "goal"),
+    [
+        ([100.0, 100.0], [200.0, 200.0], "≥ 1.2 × ✓"),
+        ([100.0, 100.0], [200.0], "≥ 1.2 × ✓ (one run)"),
+        ([100.0], [200.0, 200.0], "≥ 1.2 × ✓ (one run)"),
+        ([100.0], [110.0], "≥ 1.2 × missed"),
+    ],
+)
+def test_a_goal_that_is_reached_in_one_run_says_so(written, tmp_path, kafka, kafkapy, goal):
+    file = written("r.json", "consume.1k", kafka=kafka, kafkapy=kafkapy)
+    lines = filled("<!-- perf: consume. -->\n<!-- /perf -->\n", tmp_path, file).splitlines()
+    assert [line.split(" | ")[-1] for line in lines if "a figure" in line] == [f"{goal} |"]
+
+
+@pytest.mark.parametrize(
+    ("goal", "unit", "shown"),
+    [
+        ("≤ 0.3 × 4.4.0", "s", "≤ 0.3 × 4.4.0 ✓ (one run)"),
+        ("≤ 1.02 ×", "×", "≤ 1.02 × ✓"),
+        ("≥ 0.9 × bare", "MB/s", "≥ 0.9 × bare ✓"),
+    ],
+)
+def test_only_a_goal_that_compares_with_apache_kafka_says_that_it_had_one_run(written, tmp_path, goal, unit, shown):
+    file = written("r.json", "consume.1k", **{KAFKA: [100.0], KAFKA_4: [100.0], KAFKAPY: [200.0]})
+    result = json.loads(file.read_text())
+    result["rows"][0] |= {"goal": goal, "unit": unit}
+    file.write_text(json.dumps(result))
+    lines = filled("<!-- perf: consume. -->\n<!-- /perf -->\n", tmp_path, file).splitlines()
+    assert [line.split(" | ")[-1] for line in lines if "a figure" in line] == [f"{shown} |"]
+
+
+def test_figures_of_a_run_with_a_profiler_are_not_published(written, tmp_path):
+    file = written("r.json", "consume.1k", kafka=[100.0], kafkapy=[200.0])
+    result = json.loads(file.read_text())
+    result["run"]["command"] = perf_command._command(perf_command._options(["consume", "--profile", "profiles"]))
+    file.write_text(json.dumps(result))
+    with pytest.raises(SystemExit, match=r"r\.json was made with --profile.* measure again without --profile"):
+        filled("<!-- perf: consume. -->\n<!-- /perf -->\n", tmp_path, file)
+
+
 def test_a_goal_says_that_the_client_is_the_limit(written, tmp_path):
     file = written("r.json", "produce.1k.acks1", kafka=[100.0], kafkapy=[100.0], busiest=97.0)
     page = "<!-- perf: produce. -->\n<!-- /perf -->\n<!-- perf: missed -->\n<!-- /perf -->\n"
     lines = filled(page, tmp_path, file).splitlines()
     assert "| a figure, MB/s | 1 | 100 | 100 | 1.00 × | ≥ 1.2 × (the client is the limit) missed |" in lines
     assert "| a figure, MB/s | 100 | 1.00 × | ≥ 1.2 × (the client is the limit) |" in lines
+
+
+def test_a_row_without_a_goal_says_that_the_client_is_the_limit_too(written, tmp_path):
+    file = written("r.json", "produce.1k.acks1", kafka=[100.0], kafkapy=[100.0], busiest=97.0)
+    result = json.loads(file.read_text())
+    result["rows"][0] |= {"goal": None, "verdict": None, "reached": None}
+    file.write_text(json.dumps(result))
+    lines = filled("<!-- perf: produce. -->\n<!-- /perf -->\n", tmp_path, file).splitlines()
+    assert "| a figure, MB/s | 1 | 100 | 100 | 1.00 × | (the client is the limit) |" in lines
 
 
 def test_copies_have_a_line_per_load_and_another_with_the_ratios(tmp_path):
@@ -219,3 +295,18 @@ def test_every_row_of_the_headline_is_measured():
 
     known = {row.key for each in ALL for row in each.rows}
     assert {key for _, keys in tables.HEADLINE for key in keys} <= known
+
+
+def test_a_rate_of_a_client_in_this_process_has_the_share_of_the_client_in_a_row_of_its_measurement():
+    from perf.measurements import ALL
+
+    clients = {}
+    for each in ALL:
+        of_rows = {row.key: row.client for row in each.rows}
+        clients |= of_rows
+        assert set(filter(None, of_rows.values())) <= set(of_rows)
+    of_raw_client = [f"produce.{size}.acks{acks}" for size in ("1k", "100b") for acks in ("1", "all")]
+    of_raw_client += ["requests.rate", "consume.1k", "connections.accept"]
+    of_raw_client += [f"small.{kind}.{count}.rate" for kind in ("produce", "tail") for count in (1, 16, 64, 256)]
+    of_raw_client += [f"commits.{count}.rate" for count in (1, 10, 100)]
+    assert all(clients[key].endswith(".busiest") for key in of_raw_client)

@@ -76,7 +76,10 @@ class RawConnection:
             done += self._receive(view[done:])
 
     def _receive(self, view: memoryview) -> int:
-        count = self.socket.recv_into(view)
+        try:
+            count = self.socket.recv_into(view)
+        except (BlockingIOError, TimeoutError):  # the time-out of the kernel, or of the socket if it has one
+            raise TimeoutError(f"the broker has not answered for {TIMEOUT:.0f} s") from None
         if count == 0:
             raise ConnectionError("the broker closed the connection")
         return count

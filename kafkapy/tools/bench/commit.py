@@ -6,6 +6,8 @@ import typer
 
 from kafkapy.client.administration.group_admin import GroupAdmin
 from kafkapy.client.cluster import Cluster
+from kafkapy.client.errors import ClientError
+from kafkapy.errors import Errors
 from kafkapy.tools.bench.committing import CommitJob
 from kafkapy.tools.bench.figures import Measure
 from kafkapy.tools.bench.leaders import Place, shares_of
@@ -26,7 +28,7 @@ from kafkapy.tools.bench.options import (
 )
 from kafkapy.tools.bench.report import Output, measure
 from kafkapy.tools.bench.topics import partitions_of
-from kafkapy.tools.common.errors import CallError
+from kafkapy.tools.common.errors import CallError, ToolError
 from kafkapy.tools.common.options import DEFAULT_SERVER, CommandConfig, Json, Servers, security_of_file
 from kafkapy.tools.common.output import counted
 
@@ -97,9 +99,19 @@ def commit(
     try:
         measure(jobs, seconds, what, output)
     finally:
-        if not keep_groups:
-            with place.cluster() as cluster:
-                GroupAdmin(cluster).delete(groups)
+        left = None if keep_groups else _delete(place, groups)
+    if left is not None:
+        raise ToolError(f"not all groups were deleted: {left}")
+
+
+def _delete(place: Place, groups: list[str]) -> Exception | None:
+    """Delete the groups. Return why one of them was not deleted, None if all are gone."""
+    try:
+        with place.cluster() as cluster:
+            errors = GroupAdmin(cluster).delete(groups).values()
+    except ClientError as error:
+        return error
+    return next((one for one in errors if one is not None and one.code != Errors.GROUP_ID_NOT_FOUND), None)
 
 
 def _refuse_existing(cluster: Cluster, groups: list[str]) -> None:

@@ -1,7 +1,7 @@
-"""CPU time of a process tree, from /proc.
+"""CPU time of a process tree, from the CPU clocks of its processes.
 
-Linux scales utime and stime to the scheduler's exact run time, so the figures are exact except for the rounding to
-clock ticks of 10 ms.
+These clocks have the scheduler's exact run time. Only what /proc says is rounded to clock ticks of 10 ms: the time of
+children that have ended, and the part in the kernel.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TICK = 1 / os.sysconf("SC_CLK_TCK")
+_CPU_CLOCK = 2  # CPUCLOCK_SCHED of Linux: all threads of a process, also those that have ended
 
 
 def tree(pid: int) -> list[int]:
@@ -32,18 +33,24 @@ def tree(pid: int) -> list[int]:
 
 def cpu_seconds(pid: int) -> float:
     """Return the user and system time of the tree of `pid` so far, in seconds, including children that have ended."""
-    return sum(_times(pid))
+    cpu, _ = _times(pid)
+    return cpu
 
 
 def _times(*pids: int) -> tuple[float, float]:
-    user = system = 0
+    """Return the CPU seconds of the trees of all `pids`, and the part of them in the kernel."""
+    cpu = system = 0.0
     for member in (member for pid in pids for member in tree(pid)):
         fields = _stat(member)
         if fields:
             utime, stime, cutime, cstime = map(int, fields[11:15])
-            user += utime + cutime
-            system += stime + cstime
-    return user * TICK, system * TICK
+            try:
+                cpu += time.clock_gettime(~member << 3 | _CPU_CLOCK)  # as clock_getcpuclockid makes the id
+            except OSError:  # it is gone, or this kernel has no such clock
+                cpu += (utime + stime) * TICK
+            cpu += (cutime + cstime) * TICK
+            system += (stime + cstime) * TICK
+    return cpu, system
 
 
 @dataclass
@@ -59,12 +66,12 @@ class Usage:
 def used(*pids: int) -> Iterator[Usage]:
     """Measure the trees of all `pids` together while the block runs."""
     usage = Usage()
-    (user, system), wall = _times(*pids), time.perf_counter()
+    (cpu, system), wall = _times(*pids), time.perf_counter()
     yield usage
     usage.wall = time.perf_counter() - wall
-    user_after, system_after = _times(*pids)
+    cpu_after, system_after = _times(*pids)
+    usage.cpu = cpu_after - cpu
     usage.system = system_after - system
-    usage.cpu = user_after - user + usage.system
 
 
 def _stat(pid: int) -> list[str] | None:

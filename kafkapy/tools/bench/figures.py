@@ -259,7 +259,7 @@ def limit_sentence(result: Result, asked: float | None) -> str:
     too_slow = asked is not None and result.records_a_second < 0.95 * asked and not result.interrupted
     words = []
     if too_slow:
-        words.append(f"Only {result.records_a_second:,.0f} of {asked:,.0f} records/s were reached.")
+        words.append(f"Only {result.records_a_second:,.0f} of {asked:,.0f} a second were reached.")
     if result.client_was_limit and (too_slow or asked is None):
         words.append(
             f"The client was the limit, not the broker: its busiest process used {result.busiest:.0%} of a CPU. "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 
 UNIT_S = 1e-7  # durations are counted in units of 100 ns
 _BITS = 7  # 128 buckets for each power of two
@@ -38,7 +39,8 @@ def percentiles(counts: Sequence[int], percents: Sequence[float]) -> list[float]
     buckets = iter(enumerate(counts))
     bucket = 0
     for percent in percents:
-        rank = max(1, math.ceil(percent / 100 * total)) if total else 0
+        # 99.9 / 100 * 1000 is above 999 as a float.
+        rank = max(1, math.ceil(Fraction(str(percent)) * total / 100)) if total else 0
         while seen < rank:
             bucket, count = next(buckets)
             seen += count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -61,16 +62,19 @@ def stop_rules(count: int | None, duration: float | None, option: str) -> float 
     """Return after how many seconds to stop, None for never. Raises CallError for values that cannot be."""
     if count is not None and count <= 0:
         raise CallError(f"{option} {count} is not above 0")
-    if duration is not None and duration <= 0:
+    if duration is not None and not duration > 0:
         raise CallError(f"--duration {duration:g} is not above 0")
     return DEFAULT_S if count is None and duration is None else duration
 
 
 def rate_of(throughput: float) -> float | None:
-    """Return what --throughput asks for, None for as many as possible. Raises CallError for 0."""
-    if throughput == 0 or (throughput < 0 and throughput != -1):
+    """Return what --throughput asks for, None for as many as possible. Raises CallError for values that cannot
+    be."""
+    if throughput == -1:
+        return None
+    if not 0 < throughput < math.inf:
         raise CallError(f"--throughput {throughput:g} is neither a rate above 0 nor -1, as many as possible")
-    return None if throughput < 0 else throughput
+    return throughput
 
 
 def acks_of(text: str) -> int:

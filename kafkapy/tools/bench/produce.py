@@ -153,7 +153,8 @@ def produce(
     if memory > _MOST_MEMORY:
         raise CallError(
             f"the requests of a client for {counted(math.ceil(len(found) / threads), 'partition')} would take "
-            f"{memory >> 20:,} MiB: use a smaller --batch-size, fewer --keys, or fewer partitions with --partition"
+            f"{memory >> 20:,} MiB: use a smaller --record-size or --batch-size, fewer --keys, or fewer partitions "
+            "with --partition"
         )
     requests = None if num_records is None else math.ceil(num_records / records)
     shares = shares_of(requests, threads)

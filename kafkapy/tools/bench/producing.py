@@ -11,7 +11,7 @@ from itertools import cycle, islice
 from math import ceil
 
 from kafkapy.client.raw import requests
-from kafkapy.client.raw.connection import RawConnection
+from kafkapy.client.raw.connection import TIMEOUT, RawConnection
 from kafkapy.client.raw.requests import PRODUCE_VERSIONS, ProduceReply
 from kafkapy.protocol.apis import LIST_OFFSETS, PRODUCE
 from kafkapy.tools.bench.board import Slot
@@ -114,7 +114,7 @@ class ProduceJob:
         drive(self._lanes, slot, replied, requests=self.requests, rate=self.rate)
         if not self.acks:  # the response to a later request says that the broker has handled all before it
             for lane in self._lanes:
-                lane.socket.settimeout(None)
+                lane.socket.settimeout(TIMEOUT)  # the kernel's time-out does not end a wait for TLS
                 lane.connection.ask(LIST_OFFSETS, _LIST_OFFSETS_VERSION, LIST_OFFSETS.Request(replica_id=-1, topics=[]))
         for lane in self._lanes:
             lane.connection.close()

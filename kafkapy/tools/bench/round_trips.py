@@ -78,7 +78,8 @@ class RoundTripJob:
         sent_at = time.perf_counter()
         self._producer.socket.sendall(self._request)
         offset = -1
-        acknowledged = arrived = 0.0
+        acknowledged = 0.0
+        arrivals: list[tuple[int, float]] = []  # (offset after the records that have come, seconds)
         # Other producers may write to the partition, too: the acknowledgement says which offset the record has.
         while not acknowledged or self._place.offset <= offset:
             ready = self._ready(TIMEOUT)
@@ -88,9 +89,9 @@ class RoundTripJob:
                 offset = self._read_ack()
                 acknowledged = time.perf_counter() - sent_at
             if self._feed.socket in ready and self._receive():
-                arrived = time.perf_counter() - sent_at
+                arrivals.append((self._place.offset, time.perf_counter() - sent_at))
         slot.count(1, self._bytes, 1)
-        slot.took(arrived)
+        slot.took(next(seconds for end, seconds in arrivals if end > offset))
         slot.acknowledged(acknowledged)
 
     def _ready(self, seconds: float) -> list[socket.socket]:

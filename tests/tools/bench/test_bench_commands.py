@@ -12,11 +12,16 @@ import pytest
 from kafkapy.client import Admin, Consumer
 from kafkapy.client.administration.group_admin import GroupAdmin
 from kafkapy.client.cluster import Cluster
+from kafkapy.client.errors import ConnectionFailed
 from kafkapy.client.security import PLAINTEXT
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.server.config.broker_config import BrokerConfig
 from kafkapy.testing.broker import Broker
 from kafkapy.tools.bench.board import RECORDS, Board
 from kafkapy.tools.bench.consuming import ConsumeJob
+from kafkapy.tools.bench.copies import loads
 from kafkapy.tools.bench.leaders import Place
+from kafkapy.tools.common.errors import ToolError
 
 SESSION_MS = 1500
 SESSION_S = SESSION_MS / 1000
@@ -152,6 +157,35 @@ def test_commits_are_counted_and_their_groups_deleted(bench, kafkapy, kafkapy_br
         admin.delete(["bench-k-0", "bench-k-1"])
 
 
+def test_groups_that_cannot_be_deleted_are_an_error(kafkapy, kafkapy_broker, kafkapy_topic, monkeypatch):
+    refused = KafkaError(Errors.GROUP_AUTHORIZATION_FAILED, "group 'bench-left-0': not allowed")
+    words = ("-t", kafkapy_topic, "--group", "bench-left", "-n", 2, "-c", 1, "-b", kafkapy_broker.bootstrap_servers)
+    with monkeypatch.context() as patched:
+        patched.setattr(GroupAdmin, "delete", lambda _, groups: dict.fromkeys(groups, refused))
+        code, out, err = kafkapy("bench", "commit", *words, "--json")
+    assert (code, json.loads(out)["records"]) == (1, 2)
+    assert err == (
+        "kafkapy: not all groups were deleted: GROUP_AUTHORIZATION_FAILED: group 'bench-left-0': not allowed.\n"
+    )
+    with Cluster(kafkapy_broker.bootstrap_servers) as cluster:
+        assert GroupAdmin(cluster).delete(["bench-left-0"]) == {"bench-left-0": None}
+
+
+def test_the_error_of_a_run_comes_also_if_the_groups_cannot_be_deleted(
+    kafkapy, kafkapy_broker, kafkapy_topic, monkeypatch
+):
+    def fail(*_):
+        raise ToolError("the broker is gone")
+
+    def fail_later(*_):
+        raise ConnectionFailed("No broker can be reached.")
+
+    monkeypatch.setattr("kafkapy.tools.bench.commit.measure", fail)
+    monkeypatch.setattr(GroupAdmin, "delete", fail_later)
+    words = ("-t", kafkapy_topic, "--group", "bench-gone", "-b", kafkapy_broker.bootstrap_servers)
+    assert kafkapy("bench", "commit", *words) == (1, "", "kafkapy: the broker is gone.\n")
+
+
 def test_tables_are_for_people(kafkapy, kafkapy_broker, kafkapy_topic):
     words = ("-n", 10, "-b", kafkapy_broker.bootstrap_servers, "--print-metrics")
     code, out, _ = kafkapy("bench", "latency", "-t", kafkapy_topic, *words)
@@ -191,7 +225,10 @@ def test_ctrl_c_prints_the_figures_so_far(kafkapy_broker, kafkapy_topic):
         (("produce", "-t", "t", "--codec", "rar"), "--codec 'rar' is none of none, gzip, snappy, lz4, zstd"),
         (("produce", "-t", "t", "-n", "0"), "--num-records 0 is not above 0"),
         (("produce", "-t", "t", "--duration", "-1"), "--duration -1 is not above 0"),
+        (("produce", "-t", "t", "--duration", "nan"), "--duration nan is not above 0"),
         (("produce", "-t", "t", "--throughput", "0"), "--throughput 0 is neither a rate above 0 nor -1"),
+        (("produce", "-t", "t", "--throughput", "nan"), "--throughput nan is neither a rate above 0 nor -1"),
+        (("produce", "-t", "t", "--throughput", "inf"), "--throughput inf is neither a rate above 0 nor -1"),
         (("produce", "-t", "t", "--keys", "1000", "--key-size", "2"), "has no room for 1,000 different keys: use 3"),
         (("produce", "-t", "t", "--batch-size", "99999999"), "no broker takes such a request"),
         (("produce", "-t", "t", "--payload-file", "/none"), "--payload-file /none: No such file or directory"),
@@ -207,6 +244,7 @@ def test_ctrl_c_prints_the_figures_so_far(kafkapy_broker, kafkapy_topic):
         (("commit", "-t", "t", "--threads", "11"), "--threads 11 is more than --consumers 10"),
         (("copies", "--consumers", "1,x"), "--consumers '1,x' is not numbers from 1 to 1000"),
         (("copies", "--size", "1"), "--size 1 is too small for responses of 1,048,576 bytes"),
+        (("copies", "--fetch-size", str(1 << 30)), "--fetch-size 1,073,741,824 is above 57,671,680: no response of a"),
     ],
 )
 def test_a_bad_value_is_named_with_what_to_do(kafkapy, words, said):
@@ -219,7 +257,7 @@ def test_more_keys_than_fit_into_memory_are_refused(kafkapy, kafkapy_broker, kaf
     words = ("-t", kafkapy_topic, "--keys", 1_000_000, "-b", kafkapy_broker.bootstrap_servers)
     code, _, err = kafkapy("bench", "produce", *words)
     assert code == 2
-    assert "would take 1,007 MiB: use a smaller --batch-size, fewer --keys" in err
+    assert "would take 1,007 MiB: use a smaller --record-size or --batch-size, fewer --keys" in err
 
 
 def test_a_refusal_of_the_broker_is_an_error_with_its_partition(kafkapy, kafkapy_broker, kafkapy_topic):
@@ -319,3 +357,20 @@ def test_copies_compares_both_ways_and_says_which_one_to_use(kafkapy, tmp_path):
     assert found["use"] in ("sendfile", "copy", "either")
     assert "kafkapy.zero.copy.enable" in found["sentence"]
     assert [path.name for path in tmp_path.iterdir()] == ["copies.png"]
+
+
+def test_a_batch_of_copies_fits_into_the_smallest_response(tmp_path):
+    assert len(loads.StoredLog(tmp_path, 1 << 20)._batch) <= 4096  # the least --fetch-size
+
+
+def test_the_longest_response_of_copies_is_what_a_broker_sends_by_default(tmp_path):
+    config = BrokerConfig({"log.dirs": str(tmp_path)})
+    assert config.fetch_max_bytes == loads.LONGEST
+
+
+def test_copies_compares_both_ways_with_a_log_of_several_segments(kafkapy, tmp_path, monkeypatch):
+    monkeypatch.setitem(loads._SETTINGS, "log.segment.bytes", 3 << 20)
+    words = ("--size", 8, "--fetch-size", 65_536, "--consumers", 1, "--rounds", 1, "--json")
+    code, out, err = kafkapy("bench", "copies", "--data", tmp_path, *words)
+    assert (code, err) == (0, "")
+    assert json.loads(out)["loads"]

@@ -66,7 +66,7 @@ def test_a_client_that_uses_a_whole_cpu_is_named_as_the_limit():
 
 
 def test_a_rate_that_was_not_reached_is_named_and_one_that_was_reached_has_no_limit():
-    assert limit_sentence(result(0.97), 2000.0).startswith("Only 1,000 of 2,000 records/s were reached. The client was")
+    assert limit_sentence(result(0.97), 2000.0).startswith("Only 1,000 of 2,000 a second were reached. The client was")
     assert limit_sentence(result(0.97, machine=1), 1000.0) == ""
 
 

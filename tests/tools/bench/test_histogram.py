@@ -1,6 +1,7 @@
 """Histograms of durations: bounded memory, and percentiles that are at most 0.8 % too high."""
 
 import math
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
@@ -35,8 +36,15 @@ def test_percentiles_are_those_of_the_durations(durations: list[float], percents
         counts[bucket_of(seconds)] += 1
     ordered = sorted(durations)
     for percent, found in zip(percents, percentiles(counts, percents), strict=True):
-        exact = ordered[max(1, math.ceil(percent / 100 * len(ordered))) - 1]
+        exact = ordered[max(1, math.ceil(Fraction(str(percent)) * len(ordered) / 100)) - 1]
         assert found == pytest.approx(exact, rel=0.009, abs=2 * UNIT_S)
+
+
+def test_the_longest_of_a_thousand_durations_is_above_the_percentile_of_99_9() -> None:
+    counts = [0] * BUCKETS
+    counts[bucket_of(0.001)] = 999
+    counts[bucket_of(0.1)] = 1
+    assert percentiles(counts, [99.9, 99.99]) == pytest.approx([0.001, 0.1], rel=0.009)
 
 
 def test_histograms_are_added_and_an_empty_one_has_no_percentiles() -> None:

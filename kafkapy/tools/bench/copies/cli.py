@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kafkapy.tools.bench.copies.loads import COLD, HOT, MODES, Figures, Load, StoredLog
+from kafkapy.tools.bench.copies.loads import COLD, HOT, LONGEST, MODES, Figures, Load, StoredLog
 from kafkapy.tools.bench.copies.verdict import Measured, better, choose, ratio
 from kafkapy.tools.bench.figures import BUSY
 from kafkapy.tools.bench.options import Force, Plot
@@ -58,6 +58,8 @@ def copies(
     loads = [Load(state, count) for state in (HOT, COLD) for count in _counts(consumers)]
     picture = None if plot is None else picture_file(plot, force=force)
     length = size * MIB
+    if fetch_size > LONGEST:
+        raise CallError(f"--fetch-size {fetch_size:,} is above {LONGEST:,}: no response of a broker is longer")
     if fetch_size * max(load.consumers for load in loads) * 2 > length:
         raise CallError(f"--size {size} is too small for responses of {fetch_size:,} bytes to so many consumers")
     with _directory(data, length) as directory, until_interrupted() as interrupted:

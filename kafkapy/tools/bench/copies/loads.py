@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
@@ -13,7 +14,7 @@ from kafkapy.client.administration.admin import Admin
 from kafkapy.client.cluster import Cluster
 from kafkapy.client.raw import requests
 from kafkapy.client.raw.connection import RawConnection
-from kafkapy.client.raw.fetching import fetch, places_in
+from kafkapy.client.raw.fetching import fetch
 from kafkapy.client.raw.requests import FETCH_VERSIONS, PRODUCE_VERSIONS, FetchFrame, ProduceReply
 from kafkapy.protocol.apis import FETCH, PRODUCE, Api
 from kafkapy.testing.broker import Broker
@@ -29,8 +30,9 @@ MODES = {"sendfile": True, "copy": False}  # the value of SETTING
 SETTING = "kafkapy.zero.copy.enable"
 HOT, COLD = "hot", "cold"
 GIB = 1 << 30
+LONGEST = 55 << 20  # bytes of a response at most: the default of a broker's fetch.max.bytes
 _BATCH = 4096  # bytes of a batch at most, so that responses of any size are full
-_VALUE = 1000
+_VALUE = 999  # bytes of a record's value: four of them and the header of a batch fit into _BATCH
 _TOGETHER = 256  # batches in one call
 _SETTINGS = {
     "log.retention.hours": -1,
@@ -110,19 +112,18 @@ class StoredLog:
             cluster.topic(TOPIC, wait_for_leaders=True)
             with _connections(cluster, load.consumers, FETCH, FETCH_VERSIONS) as (version, consumers):
                 frame = FetchFrame(TOPIC, fetch_size, version=version, client=CLIENT_ID)
-                batches = max(1, fetch_size // len(self._batch))
-                places = places_in(self._batches, batches)
-                step = batches * self._records
-                each = max(1, places // load.consumers) * load.consumers
+                offsets = self._offsets(max(1, fetch_size // len(self._batch)))
+                each = max(1, len(offsets) // load.consumers) * load.consumers
+                answer = frame.head + fetch_size
                 if load.state == HOT:
-                    fetch(consumers, lambda number: frame.at(number * step), frame.head + fetch_size, places, each)
+                    fetch(consumers, lambda number: frame.at(offsets[number]), answer, len(offsets), each)
                 disk, client = read_from_disk(), time.process_time()
                 with used(broker.pid) as usage:
                     seconds = fetch(
                         consumers,
-                        lambda number: frame.at(number * step),
-                        frame.head + fetch_size,
-                        places,
+                        lambda number: frame.at(offsets[number]),
+                        answer,
+                        len(offsets),
                         each,
                         apart=load.state == COLD,
                     )
@@ -131,6 +132,16 @@ class StoredLog:
         figures.cpu.append(usage.cpu / (sent / GIB))
         figures.from_disk.append((read_from_disk() - disk) / sent)
         figures.client.append((time.process_time() - client) / seconds)
+
+    def _offsets(self, batches: int) -> list[int]:
+        """Return the offsets, one response after the other, from which there are more than `batches` batches in the
+        same segment: a response has no bytes of the next segment."""
+        begins = sorted(int(file.stem) // self._records for file in self._files())
+        return [
+            batch * self._records
+            for begin, end in pairwise([*begins, self._batches])
+            for batch in range(begin, end - batches, batches)
+        ]
 
     def _files(self) -> list[Path]:
         return list((self.directory / f"{TOPIC}-0").glob("*.log"))
