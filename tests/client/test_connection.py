@@ -46,10 +46,11 @@ def test_an_api_that_the_broker_does_not_have_is_refused_before_it_is_sent(fake_
 
 
 def test_the_error_for_a_refused_connection_has_address_and_reason():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    with pytest.raises(ConnectionFailed, match=f"No connection to 127.0.0.1:{port}: connection refused"):
-        Connection("127.0.0.1", port)
+    with socket.socket() as bound:  # and does not listen, nor does another program then
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+        with pytest.raises(ConnectionFailed, match=f"No connection to 127.0.0.1:{port}: connection refused"):
+            Connection("127.0.0.1", port)
 
 
 def test_a_server_that_is_no_kafka_broker_is_recognized_by_its_answer(fake_broker):

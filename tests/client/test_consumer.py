@@ -182,7 +182,7 @@ def test_a_partition_without_a_leader_does_not_hold_up_the_others(fake_broker):
 def test_all_records_are_not_read_while_a_partition_has_no_leader(fake_broker):
     Log(fake_broker, [(0, 1, [(0, records(b"a"))]), (0, 1, [(0, records(b"b"))])])
     fake_broker.topics["t"] = [-1, 1]
-    with Cluster(fake_broker.address, timeout_s=0.02) as cluster:
+    with Cluster(fake_broker.address, timeout_s=0.3) as cluster:
         consumer = Consumer(cluster)
         consumer.assign_topic("t")
         with pytest.raises(KafkaError, match="t-0") as error:

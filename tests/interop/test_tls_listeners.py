@@ -108,16 +108,14 @@ def topic(broker: TlsBroker) -> str:
 
 def test_kafka_python(broker: TlsBroker, topic: str) -> None:
     settings = broker.kafka_python()
-    producer = KafkaProducer(**settings)
-    for value in VALUES:
-        producer.send(topic, value)
-    producer.close()
-    consumer = KafkaConsumer(topic, group_id=topic, auto_offset_reset="earliest", **settings)
+    with KafkaProducer(**settings) as producer:
+        for value in VALUES:
+            producer.send(topic, value)
     read: list[bytes] = []
     deadline = time.monotonic() + 60
-    while len(read) < COUNT and time.monotonic() < deadline:
-        read += [one.value for found in consumer.poll(1000).values() for one in found]
-    consumer.close()
+    with KafkaConsumer(topic, group_id=topic, auto_offset_reset="earliest", **settings) as consumer:
+        while len(read) < COUNT and time.monotonic() < deadline:
+            read += [one.value for found in consumer.poll(1000).values() for one in found]
     assert sorted(read) == sorted(VALUES)
 
 

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -18,6 +17,7 @@ from kafkapy.testing.broker import Broker
 from kafkapy.tools.common.errors import ToolError
 from kafkapy.tools.consume import kafka_member
 from kafkapy.tools.groups.kafka import KafkaGroups
+from tests.harness.brokers import free_port
 from tests.harness.waiting import eventually
 
 
@@ -168,9 +168,7 @@ def test_members_share_the_partitions_and_each_record_is_printed_once(run, topic
 
 
 def test_a_member_survives_a_restart_of_a_killed_broker(tmp_path, monkeypatch, member):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     monkeypatch.setenv("KAFKAPY_BOOTSTRAP_SERVER", address)
     settings = {"listeners": f"PLAINTEXT://{address}", "group.initial.rebalance.delay.ms": 0, "num.partitions": 3}
     broker = Broker(tmp_path / "data", process=True, config=settings)

@@ -33,6 +33,8 @@ class KafkaPython(Client):
         self._open: set[str] = set()  # names of those in a transaction
 
     def close(self) -> None:
+        for name in list(self._transactional):
+            self.close_transactional(name)
         self._admin.close()
 
     def produce(
@@ -115,7 +117,11 @@ class KafkaPython(Client):
             producer = KafkaProducer(
                 bootstrap_servers=self.bootstrap, transactional_id=name, transaction_timeout_ms=timeout_ms
             )
-            producer.init_transactions()
+            try:
+                producer.init_transactions()
+            except BaseException:
+                producer.close(0)  # its thread would go on
+                raise
         self._transactional[name] = producer
 
     def transact(self, name: str, topic: str, records: Sequence[Record], outcome: str) -> None:

@@ -120,29 +120,21 @@ class KafkaPythonRounds(Rounds):
             settings |= {"sasl_plain_username": way.user, "sasl_plain_password": way.password}
         if way.mechanism:
             settings["sasl_mechanism"] = way.mechanism
-        producer = kafka.KafkaProducer(transactional_id=topic, **settings)
-        producer.init_transactions()
-        for committed in (False, True):
-            producer.begin_transaction()
-            for value in values if committed else ("aborted",):
-                producer.send(topic, value.encode())
-            producer.flush(PATIENCE_S)
-            (producer.commit_transaction if committed else producer.abort_transaction)()
-        producer.close()
-        consumer = kafka.KafkaConsumer(
-            topic,
-            group_id=topic,
-            auto_offset_reset="earliest",
-            isolation_level="read_committed",
-            fetch_max_wait_ms=50,
-            **settings,
-        )
+        with kafka.KafkaProducer(transactional_id=topic, **settings) as producer:
+            producer.init_transactions()
+            for committed in (False, True):
+                producer.begin_transaction()
+                for value in values if committed else ("aborted",):
+                    producer.send(topic, value.encode())
+                producer.flush(PATIENCE_S)
+                (producer.commit_transaction if committed else producer.abort_transaction)()
+        reading = {"auto_offset_reset": "earliest", "isolation_level": "read_committed", "fetch_max_wait_ms": 50}
         found: list[str] = []
         deadline = time.monotonic() + PATIENCE_S
-        while len(found) < len(values) and time.monotonic() < deadline:
-            found += [one.value.decode() for records in consumer.poll(1000).values() for one in records]
-        consumer.commit()
-        consumer.close()
+        with kafka.KafkaConsumer(topic, group_id=topic, **reading, **settings) as consumer:
+            while len(found) < len(values) and time.monotonic() < deadline:
+                found += [one.value.decode() for records in consumer.poll(1000).values() for one in records]
+            consumer.commit()
         return found
 
 
