@@ -71,6 +71,9 @@ def main(arguments: list[str] | None = None, show: Callable[..., None] = show) -
     notes = dict(bench.notes)
     if collected.left_out:
         notes["left out"] = f"left out, because time was up: {'; '.join(collected.left_out)}"
+    stolen = collected.most_stolen()
+    if stolen is not None:
+        notes["stolen"] = stolen
     if interrupted:
         notes["interrupted"] = "interrupted: the table has only the figures measured until then"
     notes |= {f"failure {number}": f"failed: {text}" for number, text in enumerate(collected.failures)}
@@ -82,6 +85,7 @@ def main(arguments: list[str] | None = None, show: Callable[..., None] = show) -
         "runs": runs,
         "seconds": round(time.monotonic() - began, 1),
         "seconds_of": collected.seconds,
+        "stolen_of": collected.stolen,
     }
     write_json(options.json, machine, comparisons, collected.figures, notes, how, bench.curves)
     print(f"\n{how['seconds']:.0f} s in all; every figure is in {options.json}")

@@ -50,6 +50,12 @@ def memory_info() -> dict[str, int]:
     return fields
 
 
+def stolen_seconds() -> float:
+    """Return for how many seconds, of all CPUs together, the host of this virtual machine has run something else while
+    a thread was ready to run (steal)."""
+    return int(Path("/proc/stat").read_text().split(maxsplit=9)[8]) / os.sysconf("SC_CLK_TCK")
+
+
 def free_bytes(directory: Path) -> int:
     return shutil.disk_usage(directory).free
 

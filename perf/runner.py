@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
@@ -9,11 +10,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from perf.machine import stolen_seconds
 from perf.measurement import BARE, KAFKA_4, KAFKAPY, OTHER, Bench, Figures, Measurement
 
 # In the whole suite a step that takes longer is ended; the points of its curves measured so far are kept.
 STEP_SECONDS = 300.0
 GRACE_SECONDS = 90.0  # for the last step after the time limit
+SHOWN = 0.01  # the least part of the CPU time, taken by the host, that is worth a sentence
 
 
 class TooLong(BaseException):
@@ -23,10 +26,11 @@ class TooLong(BaseException):
 @dataclass
 class Collected:
     """`figures`: row key -> side -> one figure per run. `seconds`: measurement -> side -> the duration of each run.
-    `failures`: messages."""
+    `stolen`: the same for the part of all CPU time that the host of a virtual machine took. `failures`: messages."""
 
     figures: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     seconds: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    stolen: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)  # not measured, or not completely
 
@@ -37,6 +41,22 @@ class Collected:
     def took(self, name: str, *sides: str) -> float:
         """Return the sum of the longest run of each side (all, or the given ones), in seconds."""
         return sum(max(runs) for side, runs in self.seconds.get(name, {}).items() if side in sides or not sides)
+
+    def most_stolen(self) -> str | None:
+        """Return a sentence about the run in which the host took most of the CPU time, None if it never took 1 %."""
+        found = [
+            (share, f"{name} of {side}, run {number}")
+            for name, sides in self.stolen.items()
+            for side, shares in sides.items()
+            for number, share in enumerate(shares, 1)
+        ]
+        share, where = max(found, default=(0.0, ""))
+        if share < SHOWN:
+            return None
+        return (
+            f"the host of this virtual machine took up to {share:.0%} of the CPU time ({where}): it stops a CPU for "
+            "milliseconds at a time, which the longest latencies include"
+        )
 
 
 def run(
@@ -74,7 +94,7 @@ def run(
 
 
 def _step(bench: Bench, measurement: Measurement, side: str, number: int, most: float, into: Collected) -> None:
-    began = time.monotonic()
+    began, stolen = time.monotonic(), stolen_seconds()
     try:
         with _within(most):
             into.add(side, _measure(bench, measurement, side))
@@ -84,9 +104,12 @@ def _step(bench: Bench, measurement: Measurement, side: str, number: int, most: 
         into.failures.append(f"{measurement.name} of {side}, run {number}: {type(error).__name__}: {error}")
         _report(into.failures[-1])
     took = time.monotonic() - began
+    share = (stolen_seconds() - stolen) / (took * (os.cpu_count() or 1)) if took else 0.0
     into.seconds.setdefault(measurement.name, {}).setdefault(side, []).append(round(took, 1))
+    into.stolen.setdefault(measurement.name, {}).setdefault(side, []).append(round(share, 4))
     if took > 0.1:
-        _report(f"run {number}  {measurement.name:<19} {side:<8} {took:6.1f} s")
+        by_host = f", the host took {share:.0%} of the CPU time" if share >= SHOWN else ""
+        _report(f"run {number}  {measurement.name:<19} {side:<8} {took:6.1f} s{by_host}")
 
 
 def _measure(bench: Bench, measurement: Measurement, side: str) -> Figures:

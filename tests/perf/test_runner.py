@@ -114,6 +114,20 @@ def test_everything_is_measured_once_and_then_again_if_it_still_fits_the_shortes
     assert not collected.left_out
 
 
+def test_the_cpu_time_that_the_host_takes_is_collected_and_its_most_is_said(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(runner, "stolen_seconds", lambda: clock.now / 10)
+    collected = Collected()
+    assert collected.most_stolen() is None
+    run(NO_BENCH, [Timed("a", [], clock, 20)], [KAFKAPY], 1, 400, collected)
+    assert collected.stolen == {"a": {KAFKAPY: [0.05], BARE: [0.0]}}
+    said = collected.most_stolen()
+    assert said is not None
+    assert "took up to 5% of the CPU time (a of kafkapy, run 1)" in said
+
+
 def test_the_whole_suite_ends_in_time_even_if_measurements_are_slow(clock: Clock) -> None:
     each = [Timed(f"m{number}", [], clock, 7.0 * number) for number in range(12)]
     collected = Collected()
