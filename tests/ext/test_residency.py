@@ -1,6 +1,7 @@
 """Residency against the page cache itself: files are evicted whole, and the probes must agree about them."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -75,6 +76,14 @@ def test_load_brings_a_range_into_memory(file) -> None:
     assert residency.load(file, SIZE, 10) == 0
     with pytest.raises(OSError, match="Bad file descriptor"):
         residency.load(-1, 0, 10)
+
+
+def test_load_reads_a_file_that_sendfile_refuses() -> None:
+    with Path("/proc/self/environ").open("rb") as file:
+        size = len(file.read())
+        with pytest.raises(OSError, match="Invalid argument"), open(os.devnull, "wb") as null:
+            os.sendfile(null.fileno(), file.fileno(), 0, size)
+        assert residency.load(file.fileno(), 0, size + 10) == size
 
 
 def test_ranges_that_are_none_are_refused(file) -> None:
