@@ -136,11 +136,12 @@ class ZeroCopy(Measurement):
 def _measure(bench: Bench, broker: Broker, mode: str, batch_bytes: int, batch_records: int, end: int) -> Figures:
     found: Figures = {}
     log = broker.log_directory / f"{TOPIC}-0"
-    for file in log.glob("*.log"):
-        bring_in(file)
     with RawClient(broker.port) as client:
         client.wait_for_topic(TOPIC, create=False)
     for size, consumers in _loads():
+        # Each time: if the kernel has taken back a few pages, they are read and dropped again in every pass.
+        for file in log.glob("*.log"):
+            bring_in(file)
         batches = max(1, size // batch_bytes)
         places = places_in(end // batch_records, batches)
         asks, answer = of_broker(TOPIC, size, batches, batch_records)
