@@ -195,8 +195,9 @@ class Cluster:
         for done in started:  # all have ended by now, so that stop() finds those that run
             done.result()
         self._wait_until_known()
-        if self._secured is not None:
+        if self._secured is not None and self._secured.users:
             self._secured.add_users(self.bootstrap_servers)
+            self._wait_until_users_are_known()
 
     def _start_broker(self, number: int) -> None:
         settings = {**self._settings, "broker.id": number, "zookeeper.connect": self.zookeeper}
@@ -220,6 +221,19 @@ class Cluster:
                     ),
                 )
 
+    def _wait_until_users_are_known(self) -> None:
+        """Wait until every running broker knows the SCRAM credentials of all users, or raise BrokerFailed."""
+        from kafkapy.client.administration.user_admin import UserAdmin
+
+        assert self._secured is not None
+        wanted = set(self._secured.users)
+        for broker in list(self._running.values()):
+            with UserAdmin(broker.bootstrap_servers, security=self.client_properties()) as admin:
+                _eventually(
+                    admin.list_users,
+                    lambda found: wanted <= {user for user, iterations in found.items() if len(iterations) == 2},
+                )
+
 
 def _eventually(look: Callable[[], T], is_right: Callable[[T], bool]) -> T:
     """Return the first result of `look` that is right. Raise BrokerFailed if there is none within START_TIMEOUT_S."""
@@ -227,7 +241,7 @@ def _eventually(look: Callable[[], T], is_right: Callable[[T], bool]) -> T:
     while not is_right(found := look()):
         if time.monotonic() > deadline:
             raise BrokerFailed(
-                f"The brokers do not know each other after {START_TIMEOUT_S:g} s; a broker says: {found}"
+                f"The brokers do not know each other, or the users, after {START_TIMEOUT_S:g} s; one says: {found}"
             )
         time.sleep(0.02)
     return found
