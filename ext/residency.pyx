@@ -197,22 +197,17 @@ cdef ssize_t read_there(int fd, char *to, Py_ssize_t size, off_t position) noexc
     return n if n >= 0 else FAILED
 
 
-cdef ssize_t discard(int fd, off_t position, Py_ssize_t size, char **scratch) noexcept nogil:
-    """Read up to `size` bytes and discard them. Return the bytes read, or -1 with errno set.
-
-    The file system may refuse sendfile; then the bytes are copied to `scratch`, which is allocated at the first call.
-    """
+cdef ssize_t discard(int fd, off_t position, Py_ssize_t size) noexcept nogil:
+    """Read up to `size` bytes and discard them. Return the bytes read, or -1 with errno set. If the file system refuses
+    sendfile, the bytes are copied."""
+    cdef char scratch[CHUNK]
     cdef off_t at = position
-    cdef ssize_t n = -1
-    if null_fd >= 0 and scratch[0] is NULL:
+    cdef ssize_t n
+    if null_fd >= 0:
         n = sendfile(null_fd, fd, &at, size)
         if n >= 0 or errno != EINVAL:
             return n
-    if scratch[0] is NULL:
-        scratch[0] = <char *>malloc(CHUNK)
-        if scratch[0] is NULL:
-            return -1
-    return c_pread(fd, scratch[0], min(<Py_ssize_t>CHUNK, size), position)
+    return c_pread(fd, scratch, min(<Py_ssize_t>CHUNK, size), position)
 
 
 def load(int fd, off_t position, Py_ssize_t length):
@@ -225,20 +220,16 @@ def load(int fd, off_t position, Py_ssize_t length):
     global null_fd
     cdef Py_ssize_t there = 0
     cdef ssize_t n = 1
-    cdef char *scratch = NULL
     check_range(position, length)
     if null_fd == UNOPENED:
         null_fd = c_open("/dev/null", O_WRONLY | O_CLOEXEC)
     with nogil:
         while there < length:
-            n = discard(fd, position + there, length - there, &scratch)
+            n = discard(fd, position + there, length - there)
             if n > 0:
                 there += n
             elif n == 0 or errno != EINTR:
                 break
-    try:
-        if n < 0:
-            PyErr_SetFromErrno(OSError)  # before `free`, which may change errno
-    finally:
-        free(scratch)
+    if n < 0:
+        PyErr_SetFromErrno(OSError)
     return there

@@ -4,8 +4,11 @@ import re
 import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import AuthFailedError
 
 from kafkapy.testing.zookeeper import JAVA, MAIN
 from tests.harness import toolchain
@@ -201,6 +204,23 @@ def end_session(address: str, session: tuple[int, bytes]) -> None:
         return found is not None and found[0] != session[0]  # a client whose session has ended gets another one
 
     eventually(has_ended, what="the session does not end")
+
+
+def refuse_logins(monkeypatch: pytest.MonkeyPatch, connections: Any, times: int) -> list[Exception]:
+    """Make the next logins fail as if ZooKeeper refused them. Return the errors that are still to be raised.
+
+    `connections` is the ConnectionHandler of a kazoo client, or this class for all clients.
+    """
+    connect, refusals = connections._connect, [AuthFailedError() for _ in range(times)]
+
+    def refuse(*args: Any) -> Any:
+        timeouts = connect(*args)
+        if refusals:
+            raise refusals.pop()
+        return timeouts
+
+    monkeypatch.setattr(connections, "_connect", refuse)
+    return refusals
 
 
 def jars_in(directory: Path) -> Path:

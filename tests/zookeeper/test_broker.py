@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from kazoo.exceptions import AuthFailedError
 from kazoo.protocol.connection import ConnectionHandler
 
 from kafkapy.errors import Errors, KafkaError
@@ -26,7 +25,7 @@ from tests.harness.brokers import KafkapyBroker
 from tests.harness.tcp_proxy import TcpProxy
 from tests.harness.waiting import eventually
 from tests.harness.wire import Wire
-from tests.harness.zookeeper import ZooKeeper
+from tests.harness.zookeeper import ZooKeeper, refuse_logins
 from tests.zookeeper.conftest import OpenTree, Start
 
 
@@ -295,18 +294,9 @@ def test_a_broker_goes_on_after_a_login_that_zookeeper_has_refused_for_a_moment(
     proxy = TcpProxy(zookeeper.port)
     failures: list[str] = []
     server = start(where=proxy.address + "/" + connect.partition("/")[2], on_failure=failures.append)
-    connected = ConnectionHandler._connect
-    refusals = [AuthFailedError()]
-
-    def refused_once(*args: Any) -> Any:
-        timeouts = connected(*args)
-        if refusals:
-            raise refusals.pop()
-        return timeouts
-
     try:
         first_epoch = server.services.broker_epoch
-        monkeypatch.setattr(ConnectionHandler, "_connect", refused_once)
+        refuse_logins(monkeypatch, ConnectionHandler, 1)
         proxy.mend()  # breaks the connection
         eventually(lambda: server.services.broker_epoch > first_epoch)
         eventually(lambda: (node := tree.find("/brokers/ids/0")) is not None and node.created > first_epoch)

@@ -19,7 +19,7 @@ from kafkapy.metadata.zookeeper.session import Session
 from kafkapy.metadata.zookeeper.tree import ZooKeeperTree
 from tests.harness.tcp_proxy import TcpProxy
 from tests.harness.waiting import eventually
-from tests.harness.zookeeper import SESSION_MS, ZooKeeper
+from tests.harness.zookeeper import SESSION_MS, ZooKeeper, refuse_logins
 
 OpenTree = Callable[..., ZooKeeperTree]
 
@@ -58,7 +58,7 @@ def test_changes_of_other_clients_are_seen_and_reported_to_watchers(tree: ZooKee
     eventually(lambda: tree.subtree("/t") == ["/t"])
     assert tree.get("/t") == other.get("/t")
     expected = [Event(kind, "/t/p/0") for kind in ("created", "changed", "deleted")]
-    # The nodes are gone before the watchers are told.
+    # The tree removes the nodes from its cache before it calls the watchers.
     eventually(lambda: [event for event in events if event.path == "/t/p/0"] == expected)
 
 
@@ -214,14 +214,7 @@ def test_a_login_that_is_refused_again_and_again_is_logged_once(
     caplog.set_level(logging.INFO, "kafkapy.metadata.zookeeper")
     tree = open_tree(behind)
     tree._settings = tree._settings._replace(login=("user", "password"))  # the server asks for none
-    connect = ConnectionHandler._connect
-    refusals = [AuthFailedError() for _ in range(4)]
-
-    def refuse(*args: Any) -> Any:
-        timeouts = connect(*args)
-        return raised(refusals.pop()) if refusals else timeouts
-
-    monkeypatch.setattr(ConnectionHandler, "_connect", refuse)
+    refusals = refuse_logins(monkeypatch, ConnectionHandler, 4)
     proxy.mend()  # breaks the connection
     eventually(lambda: "reconnected to ZooKeeper" in caplog.text)
     assert not refusals

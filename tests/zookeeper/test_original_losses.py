@@ -5,11 +5,10 @@ import sys
 import threading
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.exceptions import AuthFailedError, NoNodeError
+from kazoo.exceptions import NoNodeError
 
 from kafkapy.client import Admin, RecordProducer
 from kafkapy.client.original.consuming.connector import ConsumerConnector
@@ -18,7 +17,7 @@ from tests.harness import original_child
 from tests.harness.brokers import Process
 from tests.harness.tcp_proxy import TcpProxy
 from tests.harness.waiting import eventually
-from tests.harness.zookeeper import PATIENT_MS, SESSION_MS, ZooKeeper
+from tests.harness.zookeeper import PATIENT_MS, SESSION_MS, ZooKeeper, refuse_logins
 from tests.zookeeper.conftest import Start
 
 TOPIC = "t"
@@ -130,16 +129,7 @@ def test_a_member_whose_login_is_refused_for_a_while_joins_its_group_again(
     eventually(lambda: owners(zk) == dict.fromkeys("0123", "g_one-0"))
     rebalancer, kazoo = reader.connector._rebalancer, reader.connector._source.client._connection
     assert rebalancer is not None
-    session, log_in = rebalancer.session, kazoo._connect
-    refusals = [AuthFailedError() for _ in range(3)]
-
-    def refuse(*args: Any) -> Any:
-        timeouts = log_in(*args)
-        if refusals:
-            raise refusals.pop()
-        return timeouts
-
-    monkeypatch.setattr(kazoo, "_connect", refuse)
+    session, refusals = rebalancer.session, refuse_logins(monkeypatch, kazoo, 3)
     proxy.mend()  # breaks the connection
     eventually(lambda: not refusals)
     eventually(lambda: rebalancer.session != session and len(rebalancer.owned) == 4)

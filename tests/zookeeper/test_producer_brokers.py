@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.exceptions import AuthFailedError
 
 from kafkapy.client.errors import ConnectionFailed
 from kafkapy.client.original.producing import producer_brokers
@@ -16,7 +15,7 @@ from kafkapy.client.original.producing.producer_messages import KeyedMessage
 from kafkapy.testing.broker import Broker
 from tests.harness.tcp_proxy import TcpProxy
 from tests.harness.waiting import eventually
-from tests.harness.zookeeper import SESSION_MS, ZooKeeper
+from tests.harness.zookeeper import SESSION_MS, ZooKeeper, refuse_logins
 
 OF_0_8 = b'{"jmx_port":-1,"timestamp":"1","host":"a.example","version":1,"port":9092}'
 OF_0_7 = b"b.example-1:b.example:9093"
@@ -103,21 +102,13 @@ def test_brokers_are_read_again_after_logins_that_zookeeper_has_refused_for_a_wh
     keeper.create("/brokers/topics", makepath=True)
     proxy = TcpProxy(zookeeper.port)
     brokers = ZooKeeperBrokers(f"{proxy.address}/{connect.partition('/')[2]}", SESSION_MS, 6000)
-    kazoo = brokers._client._connection
-    log_in, refusals = kazoo._connect, [AuthFailedError() for _ in range(3)]
-
-    def refuse(*args: Any) -> Any:
-        timeouts = log_in(*args)
-        if refusals:
-            raise refusals.pop()
-        return timeouts
+    refusals = refuse_logins(monkeypatch, brokers._client._connection, 3)
 
     def are_read_again() -> bool:
         with suppress(ConnectionFailed):  # kazoo is connected for a moment before it sees the refusal
             return brokers.has_changed() and not refusals and brokers.addresses() == ["a.example:9092"]
         return False
 
-    monkeypatch.setattr(kazoo, "_connect", refuse)
     try:
         brokers.addresses()
         proxy.mend()  # breaks the connection

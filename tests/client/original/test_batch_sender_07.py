@@ -18,7 +18,7 @@ class Discovery:
 
     def partitions(self, topic):
         if self.names is None:
-            raise ConnectionFailed("nobody is there")
+            raise ConnectionFailed("connection refused")
         return self.names
 
 

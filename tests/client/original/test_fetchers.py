@@ -20,7 +20,7 @@ class Unreachable:
     """The connection to a partition's leader that cannot be reached."""
 
     def fetch(self, partitions: Sequence[OwnedPartition], max_wait_ms: int) -> list[Fetched]:
-        raise ConnectionFailed("nobody is there")
+        raise ConnectionFailed("connection refused")
 
     def close(self) -> None:
         pass
@@ -74,7 +74,7 @@ def test_a_cluster_that_cannot_be_reached_is_logged_once_and_again_when_it_can(
     def look_up() -> None:
         asked.release()
         if not can_be_reached.is_set():
-            raise ConnectionFailed("nobody is there")
+            raise ConnectionFailed("connection refused")
 
     monkeypatch.setattr(Unreachable, "fetch", lambda *_: fetching.set() or [])
     fetchers = Fetchers(ConsumerSettings("zk", "g", refresh_leader_backoff_ms=1), Brokers(look_up))
@@ -85,7 +85,7 @@ def test_a_cluster_that_cannot_be_reached_is_logged_once_and_again_when_it_can(
     assert fetching.wait(10)
     fetchers.close()
     assert [record.getMessage() for record in caplog.records if record.name == Fetchers.__module__] == [
-        "g: the leaders of partitions cannot be looked up: nobody is there",
+        "g: the leaders of partitions cannot be looked up: connection refused",
         "g: over: the leaders of partitions cannot be looked up",
     ]
 
@@ -104,7 +104,7 @@ def test_offsets_that_cannot_be_looked_up_are_logged_once_for_all_partitions_and
 
     def edge(brokers: Brokers, owned: OwnedPartition, at: int) -> int:
         if not is_reached:
-            raise ConnectionFailed("nobody is there")
+            raise ConnectionFailed("connection refused")
         return 0
 
     monkeypatch.setattr(Brokers, "edge", edge)
@@ -118,7 +118,7 @@ def test_offsets_that_cannot_be_looked_up_are_logged_once_for_all_partitions_and
     assert fetching.wait(10)
     fetchers.close()
     assert [record.getMessage() for record in caplog.records if record.name == Fetchers.__module__] == [
-        "g: the offsets to start at cannot be looked up: nobody is there",
+        "g: the offsets to start at cannot be looked up: connection refused",
         "g: over: the offsets to start at cannot be looked up",
     ]
 
