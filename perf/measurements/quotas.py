@@ -16,6 +16,7 @@ from perf import frames
 from perf.brokers import Broker
 from perf.closed_loop import closed_loop
 from perf.cpu import used
+from perf.greedy_producer import CLIENT_ID, VALUE, greedy_producer
 from perf.measurement import KAFKAPY, Bench, Figures, Goal, Measurement, Row
 from perf.raw_client import RawClient
 from perf.stats import percentile
@@ -32,7 +33,6 @@ QUOTA = 2_000_000  # bytes a second
 WANTED = 2.5 * QUOTA
 SECONDS = 60.0
 BURST = 22.0  # a new client may burst for a whole set of windows, and pays it back in the next
-VALUE = 10_000
 
 RATE = 200.0  # requests a second of the producer beside a greedy one
 BESIDE = 20.0  # seconds
@@ -174,52 +174,18 @@ def _rate(step: Callable[[], int], scale: float) -> float:
 def _beside(broker: Broker, admin: QuotaAdmin, scale: float = 1.0) -> Figures:
     """Measure the p99 of a producer at a fixed rate, alone and beside a librdkafka producer that wants ten times the
     quota that it has."""
-    from confluent_kafka import Producer
-
     frame = frames.produce("beside", frames.batch(frames.plain_values(SIZE, 1)), 1)
     with RawClient(broker.port) as client:
         for topic in ("beside", "greedy"):
             client.create_topic(topic)
         client.paced(frame, RATE, 3.0 * scale)
-        alone, _ = client.paced(frame, RATE, BESIDE * scale)
-        admin.alter({"client-id": "greedy"}, {"producer_byte_rate": QUOTA})
+        with used(broker.pid):
+            alone, _ = client.paced(frame, RATE, BESIDE * scale)
+        admin.alter({"client-id": CLIENT_ID}, {"producer_byte_rate": QUOTA})
         time.sleep(0.5)
-        greedy = Producer(
-            {"bootstrap.servers": broker.bootstrap, "client.id": "greedy", "linger.ms": 5,
-             "queue.buffering.max.kbytes": 16_384}
-        )  # fmt: skip
-        with _producing(greedy, 10 * QUOTA):
+        with greedy_producer(broker.bootstrap, "greedy", 10 * QUOTA, broker.data / "greedy-producer.out"):
             time.sleep(15 * scale)
-            beside, _ = client.paced(frame, RATE, BESIDE * scale)
+            with used(broker.pid):
+                beside, _ = client.paced(frame, RATE, BESIDE * scale)
     before = percentile(sorted(alone), 0.99)
     return {"quotas.beside.alone": before * 1e3, "quotas.beside": percentile(sorted(beside), 0.99) / before}
-
-
-@contextmanager
-def _producing(producer: object, rate: float) -> Iterator[None]:
-    """Have a thread produce `rate` bytes a second in the block, or as many as the producer takes."""
-    import threading
-
-    over = threading.Event()
-    value = frames.plain_values(VALUE, 1)[0]
-
-    def produce() -> None:
-        due = time.perf_counter()
-        while not over.is_set():
-            for _ in range(20):
-                try:
-                    producer.produce("greedy", value)  # type: ignore[attr-defined]
-                except BufferError:
-                    break
-            producer.poll(0)  # type: ignore[attr-defined]
-            due = max(due + 20 * VALUE / rate, time.perf_counter() - 1)
-            over.wait(max(0.0, due - time.perf_counter()))
-
-    thread = threading.Thread(target=produce)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-        producer.purge()  # type: ignore[attr-defined]
