@@ -134,6 +134,7 @@ def write_json(
             "ratios": {side: each.ratio_to(side) for side in PEERS if side in each.sides},
             "no_difference": [side for side in PEERS if each.no_difference(side)],
             "client_is_limit": each.client_bound,
+            "in_one_run": each.in_one_run,
             "medians": {side: found.median for side, found in each.sides.items()},
             "figures": {side: list(figures) for side, figures in measured[each.row.key].items()},
         }

@@ -15,12 +15,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from perf import markdown, plots, steps
-from perf.measurement import BARE, KAFKA, KAFKA_4, KAFKAPY, PEERS
+from perf.measurement import BARE, CLIENT_LIMIT, KAFKA, KAFKA_4, KAFKAPY, PEERS
 from perf.measurements import threads, zero_copy
 from perf.newest import Newest, made_by
 from perf.report import CLIENT_IS_LIMIT, NO_DIFFERENCE, ONE_RUN, TITLES, how_many
 
 BLOCK = re.compile(r"(<!-- perf: (?P<name>[^>]+?) -->\n).*?(<!-- /perf -->)", re.DOTALL)
+CLIENT_BOUND = "†"  # beside a figure of kafkapy in the README
 NOTHING: dict[str, Any] = {"medians": {}, "figures": {}}
 SIDES = (*PEERS, KAFKAPY, BARE)
 MACHINE = ("machine", "kernel", "file system", "TCP", "Apache Kafka", "Apache Kafka 4", "Python")
@@ -156,44 +157,23 @@ def _ratio(row: dict[str, Any], peer: str = KAFKA) -> str:
 
 
 def _times(row: dict[str, Any], peer: str) -> str:
-    # `ratio` is to another checkout if that was measured too. Older files have only `ratio`.
-    ratio = row.get("ratios", {KAFKA: row["ratio"]}).get(peer)
+    ratio = row["ratios"].get(peer)
     return "" if ratio is None else f"{ratio:.2f}"
 
 
 def _no_difference(row: dict[str, Any], peer: str) -> bool:
     """Return True if the medians differ by less than the runs of one side do."""
-    if "no_difference" in row:
-        return peer in row["no_difference"]
-    return peer == KAFKA and bool(row["spread_larger_than_difference"])
-
-
-def _verdict(row: dict[str, Any]) -> str | None:
-    """Return whether the goal is reached, in words; None if that is unknown. Older files have only `reached`."""
-    if row["reached"] is None or "verdict" in row:
-        return row.get("verdict")
-    if row["reached"] and str(row["goal"]).endswith("×") and row["spread_larger_than_difference"]:
-        return NO_DIFFERENCE
-    return "reached" if row["reached"] else "missed"
+    return peer in row["no_difference"]
 
 
 def _goal(row: dict[str, Any]) -> str:
-    verdict = _verdict(row)
-    reached = f" ✓ {ONE_RUN}" if _in_one_run(row) else " ✓"
-    return _with_limit(row) + {None: "", "reached": reached}.get(verdict, f" {verdict}")
-
-
-def _in_one_run(row: dict[str, Any]) -> bool:
-    """Return True if the goal is a comparison with Apache Kafka, and one of both was measured only once: so it is
-    unknown by how much runs differ."""
-    bound = str(row["goal"]).removesuffix(f" {row['unit']}")  # of a goal that compares with nothing
-    peer = {"×": KAFKA, "4.4.0": KAFKA_4}.get(bound.rpartition(" ")[2])
-    return any(len(row["figures"].get(side, ())) == 1 for side in (peer, KAFKAPY)) if peer else False
+    reached = f" ✓ {ONE_RUN}" if row["in_one_run"] else " ✓"
+    return _with_limit(row) + {None: "", "reached": reached}.get(row["verdict"], f" {row['verdict']}")
 
 
 def _with_limit(row: dict[str, Any]) -> str:
     """Return the goal, and that the client limits the figure if it does."""
-    limit = f"({CLIENT_IS_LIMIT})" if row.get("client_is_limit") else ""
+    limit = f"({CLIENT_IS_LIMIT})" if row["client_is_limit"] else ""
     return f"{row['goal'] or ''} {limit}".strip()
 
 
@@ -208,7 +188,7 @@ def _headline(found: Newest, _: str) -> str:
         if not rows:
             continue
         parts += rows
-        medians = [_joined([figure(found.median(key, side)) for key in keys]) for side in sides]
+        medians = [_joined([_headline_figure(found, key, side) for key in keys]) for side in sides]
         ratios = [_headline_ratio([found.rows.get(key) for key in keys], peer) for peer in _compared(sides)]
         lines.append([words, *medians, *ratios])
     if not lines:
@@ -218,6 +198,10 @@ def _headline(found: Newest, _: str) -> str:
     words = f"Medians of {runs} run{'s' if runs != '1' else ''} on {'; and on '.join(places)}:"
     if any(NO_DIFFERENCE in cell for line in lines for cell in line):
         words += f"\n(“{NO_DIFFERENCE}”: the medians differ by less than the runs of one side do.)"
+    if any(CLIENT_BOUND in cell for line in lines for cell in line):
+        words += (
+            f"\n({CLIENT_BOUND}: {CLIENT_IS_LIMIT}; its busiest thread uses {CLIENT_LIMIT:.0f} % of a core or more.)"
+        )
     titles = ["Apache Kafka 3.9.1", *_titles(sides[1:])]
     return words + "\n\n" + _table(["figure", *titles, *_ratio_titles(sides)], lines, parts)
 
@@ -227,6 +211,11 @@ def _place(machine: dict[str, str], run: dict[str, Any]) -> str:
     words = [machine["machine"], machine["kernel"], machine["file system"].partition(",")[0]]
     words += [f"TCP {machine.get('TCP', 'unknown')}", run.get("date", "")]
     return ", ".join(filter(None, words))
+
+
+def _headline_figure(found: Newest, key: str, side: str) -> str:
+    bound = side == KAFKAPY and key in found.rows and found.rows[key]["client_is_limit"]
+    return figure(found.median(key, side)) + (CLIENT_BOUND if bound else "")
 
 
 def _headline_ratio(rows: Sequence[dict[str, Any] | None], peer: str) -> str:
@@ -332,7 +321,7 @@ def _threads(found: Newest, _: str) -> str:
 
 
 def _missed(found: Newest, _: str) -> str:
-    rows = [row for row in found.rows.values() if _verdict(row) not in (None, "reached")]
+    rows = [row for row in found.rows.values() if row["verdict"] not in (None, "reached")]
     lines = [[_label(row), figure(row["medians"].get(KAFKAPY)), _ratio(row)] for row in rows]
     return _table_of_rows(["figure", "kafkapy", "ratio to Apache Kafka"], lines, rows, _with_limit)
 
