@@ -11,7 +11,7 @@ import os
 import time
 from contextlib import ExitStack
 
-from perf import frames
+from perf import frames, shares
 from perf.closed_loop import closed_loop
 from perf.cpu import used
 from perf.measurement import Bench, Figures, Goal, Measurement, Row
@@ -33,7 +33,15 @@ class GroupCommit(Measurement):
             row
             for count, goal in PRODUCERS.items()
             for row in (
-                Row(f"group_commit.{count}.rate", f"fsynced acks, producers: {count}", "acks/s", "higher", goal),
+                Row(
+                    f"group_commit.{count}.rate",
+                    f"fsynced acks, producers: {count}",
+                    "acks/s",
+                    "higher",
+                    goal,
+                    client=f"group_commit.{count}.busiest",
+                ),
+                shares.busiest(f"group_commit.{count}", f"fsynced acks, producers: {count}"),
                 Row(
                     f"group_commit.{count}.p50", f"the same, latency, p50, producers: {count}", "ms", "lower", digits=2
                 ),
@@ -54,12 +62,13 @@ class GroupCommit(Measurement):
                 topic = f"{TOPIC}-{count}"
                 first.create_topic(topic, flush_messages="1")
                 frame = frames.produce(topic, record, -1)
-                with used(broker.pid) as usage:
+                with used(broker.pid) as usage, shares.this_thread() as thread:
                     seconds, latencies, total = _load(bench, broker.port, [frame] * count)
                 if first.end_offset(topic) != total:
                     raise Refused(f"{topic} ends at {first.end_offset(topic)}, not at {total}")
                 latencies.sort()
                 found[f"group_commit.{count}.rate"] = len(latencies) / seconds
+                found[f"group_commit.{count}.busiest"] = thread.percent
                 found[f"group_commit.{count}.p50"] = percentile(latencies, 0.5) * 1e3
                 found[f"group_commit.{count}.p99"] = percentile(latencies, 0.99) * 1e3
                 found["group_commit.cpu"] = usage.cpu * 100_000 / total

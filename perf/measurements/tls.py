@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Iterator
 
 from kafkapy.testing.secured import Secured
-from perf import frames
+from perf import frames, shares
 from perf.brokers import Broker
 from perf.cpu import used
 from perf.measurement import GIB, KAFKAPY, Bench, Figures, Goal, Measurement, Row
@@ -38,8 +38,10 @@ def _rows() -> Iterator[Row]:
             for mode in _modes():
                 name = f"tls.{what}.{key}.{mode}"
                 goal = Goal(1.2) if mode == OPENSSL else None
-                yield Row(f"{name}.rate", f"{what} {label}, {MODES[mode]}", "MB/s", "higher", goal)
-                yield Row(f"{name}.cpu", f"broker CPU per GiB, {what} {label}, {MODES[mode]}", "s", "lower", digits=2)
+                words = f"{what} {label}, {MODES[mode]}"
+                yield Row(f"{name}.rate", words, "MB/s", "higher", goal, client=f"{name}.busiest")
+                yield shares.busiest(name, words)
+                yield Row(f"{name}.cpu", f"broker CPU per GiB, {words}", "s", "lower", digits=2)
             label = f"CPU of TLS above the plain copying path, {what} {label}"
             yield Row(f"tls.{what}.{key}.cost", label, "× openssl speed", "lower", Goal(SHARE, None), digits=2)
     yield Row("tls.openssl-speed", "openssl speed, aes-256-gcm, 16 KiB: CPU per GiB", "s", "lower", digits=2)
@@ -90,20 +92,22 @@ def _measure(bench: Bench, broker: Broker, mode: str, size: int, key: str) -> Fi
     with connect() as client:
         client.create_topic(topic)
         client.stream(frame, warm, WINDOW)
-        with used(broker.pid) as producing:
+        with used(broker.pid) as producing, shares.this_thread() as producer:
             seconds = client.stream(frame, count, WINDOW)
         end = client.end_offset(topic)
         if end != (warm + count + 2) * len(values):
             raise Refused(f"{topic} ends at {end}, not at {(warm + count + 2) * len(values)}: some produce failed")
         fetch = frames.FetchFrame(topic)
         client.fetch_all(fetch, len(records), len(values), warm * len(values))
-        with used(broker.pid) as consuming:
+        with used(broker.pid) as consuming, shares.this_thread() as consumer:
             fetching = client.fetch_all(fetch, len(records), len(values), end)
     produced, consumed = count * payload, end * size
     return {
         f"tls.produce.{key}.{mode}.rate": produced / 1e6 / seconds,
+        f"tls.produce.{key}.{mode}.busiest": producer.percent,
         f"tls.produce.{key}.{mode}.cpu": producing.cpu / (produced / GIB),
         f"tls.consume.{key}.{mode}.rate": consumed / 1e6 / fetching,
+        f"tls.consume.{key}.{mode}.busiest": consumer.percent,
         f"tls.consume.{key}.{mode}.cpu": consuming.cpu / (consumed / GIB),
     }
 
