@@ -47,7 +47,7 @@ A broker serves its metrics over HTTP in Prometheus format with `kafkapy.metrics
 Names are those that Prometheus shows. Durations are in seconds unless the name says otherwise. A counter begins at 0
 when the process starts. A metric with labels is on the page once it has a value: `kafkapy_topic_bytes_in_total` of a
 topic after the first produce request. "In Apache Kafka" is the JMX name of Kafka's metric for the same, where there is
-one; tags such as the topic are left out. Kafka's unit can differ: it often counts a rate or in milliseconds.
+one; tags such as the topic are left out. The unit can differ: Kafka often shows a rate, or uses milliseconds.
 
 A metric is added as [add-a-metric.md](add-a-metric.md) says.
 """

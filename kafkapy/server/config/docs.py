@@ -20,11 +20,8 @@ format, in UTF-8); each `-o` overrides the file. Names, types, defaults and rule
 its broker settings are accepted. Four things differ:
 
 - Settings that only kafkapy has begin with `kafkapy.`.
-- Some defaults differ: {defaults}. One network thread is fastest because Python threads share the GIL. A receive buffer
-  sized by the system halves the CPU time for requests of 1 MiB (0.12 to 0.18 s per GiB, 0.36 with Kafka's 102400), and
-  a follower that catches up needs a fifth to a third less than with Kafka's 65536. A send buffer twice as large as
-  Kafka's gives one consumer a third more throughput with sendfile. If 1,000 clients connect at the same time, more than
-  half of them wait a second with Kafka's backlog of 50, none with 4096 (the system limits it to `net.core.somaxconn`).
+- Some defaults differ:
+{defaults}
 - `offsets.topic.replication.factor` and `transaction.state.log.replication.factor` default to 3 as in Kafka, but only a
   value that is set is required: otherwise the topic is created with as many replicas as brokers are alive, at most 3,
   and a warning if there are fewer. Without ZooKeeper it has one.
@@ -35,10 +32,12 @@ The broker does not start with an invalid value; the error names the setting, th
 the unknown settings, another the settings without an effect in this broker, which have "no" in the column "effect".
 
 Settings that protect an Apache Kafka broker, but are not supported here, also prevent the start, with an error that
-explains it: an authorizer in Java other than Kafka's (`authorizer.class.name`), a Java class that decides quotas
+explains it: an authorizer in Java other than Kafka's (`authorizer.class.name`), another ZooKeeper for ACLs
+(`authorizer.zookeeper.url`), a Java class that names principals (`principal.builder.class`) or decides quotas
 (`client.quota.callback.class`), a Java policy for topics or settings (`create.topic.policy.class.name`,
-`alter.config.policy.class.name`), delegation tokens (`delegation.token.secret.key`), Kerberos (`sasl.kerberos.*`,
-GSSAPI), unknown settings of TLS and SASL, and restrictions of the TLS to ZooKeeper (`zookeeper.ssl.crl.enable`,
+`alter.config.policy.class.name`), delegation tokens (`delegation.token.secret.key`, `delegation.token.master.key`),
+Kerberos (`sasl.kerberos.*`, GSSAPI), unknown settings of TLS and SASL, names of listeners or mechanisms with capital
+letters in such settings, and restrictions of the TLS to ZooKeeper (`zookeeper.ssl.crl.enable`,
 `zookeeper.ssl.ocsp.enable`, `zookeeper.ssl.cipher.suites`, `zookeeper.ssl.enabled.protocols`,
 `zookeeper.ssl.protocol`). An empty value and Kafka's default are accepted. These settings are refused while the broker
 runs, too. If Apache Kafka has stored one as a dynamic setting, it also prevents the start, unless it is for a listener
@@ -58,6 +57,18 @@ cluster's dynamic settings, the file, the defaults.
 `ssl.*` and `sasl.*`, and for {per_listener}.
 """
 
+_WHY = {  # the reasons for DEFAULTS_HERE
+    "num.network.threads": "Python threads share the GIL, so that one is fastest.",
+    "socket.send.buffer.bytes": """twice Kafka's: one consumer gets a third more throughput with
+    `sendfile`.""",
+    "socket.receive.buffer.bytes": """the system sizes the buffer, which halves the CPU time for
+    requests of 1 MiB (0.12 to 0.18 s per GiB, 0.36 with Kafka's 102400).""",
+    "replica.socket.receive.buffer.bytes": """likewise; a follower that catches up needs a fifth to a
+    third less CPU time than with Kafka's 65536.""",
+    "socket.listen.backlog.size": """if 1,000 clients connect at the same time, more than half of
+    them wait a second with Kafka's 50, none with 4096 (the system limits it to `net.core.somaxconn`).""",
+}
+
 _TOPIC_INTRODUCTION = """## Topics
 
 If a topic does not have a setting itself, the value comes from the broker setting in the same row; if that is not set
@@ -69,7 +80,7 @@ def page() -> str:
     """Return the text of docs/configuration.md."""
     parts = [
         _INTRODUCTION.format(
-            defaults=_words(f"`{name}={value}`" for name, value in sorted(DEFAULTS_HERE.items())),
+            defaults="\n".join(f"  - `{name}={value}`: {_WHY[name]}" for name, value in DEFAULTS_HERE.items()),
             read_only=_words(f"`{name}`" for name in sorted(READ_ONLY_HERE)),
             per_listener=_words(f"`{name}`" for name in sorted(EFFECTIVE_PER_LISTENER)),
         )
