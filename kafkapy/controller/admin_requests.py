@@ -1,9 +1,9 @@
 """Elections and reassignments that old tools request by creating a node in `/admin` (the only way before Kafka 2.4).
 
-As in Kafka, the node of an election is deleted when the election was held. The node of reassignments loses each
-partition when its reassignment is complete, and is deleted with the last one: old tools see the progress by it. A
-reassignment that the AlterPartitionReassignments request would refuse is refused here too, with a log line. (Kafka
-checks such a node less strictly, and could wait for a broker that does not exist.) Source: KafkaController's
+As in Kafka, an election node is deleted after the election. A reassignment node loses each partition whose reassignment
+is complete, and is deleted with the last one, so old tools can follow the progress. A reassignment that the
+AlterPartitionReassignments request would refuse is refused here too, with a log line. (Kafka checks such a node less
+strictly, and could wait for a broker that does not exist.) Source: KafkaController's
 PreferredReplicaLeaderElection and ZkPartitionReassignment.
 """
 
@@ -83,7 +83,12 @@ class AdminRequests:
                 )
 
     def _is_moving(self, name: str, index: int, target: list[int]) -> bool:
-        """Begin a reassignment unless it was begun before. Return True if it is in progress."""
+        """Begin a reassignment unless it was begun before, perhaps by another controller. Return True if it is in
+        progress.
+        """
+        if self._is_in_progress(name, index, target):
+            self._begun[name, index] = target
+            return True
         if name not in self._topics or self._begun.get((name, index)) != target:
             try:
                 self._controller.reassign(name, index, target)
@@ -99,6 +104,9 @@ class AdminRequests:
                 )
                 return False
             self._begun[name, index] = target
+        return self._is_in_progress(name, index, target)
+
+    def _is_in_progress(self, name: str, index: int, target: list[int]) -> bool:
         topic = self._topics.get(name)
         return topic is not None and index in topic.moves and target_of(topic, index) == target
 
@@ -106,7 +114,8 @@ class AdminRequests:
 def _partitions(data: bytes, path: str) -> list[dict[str, Any]]:
     """Return the `partitions` list of a request, a dict for each partition. `data` is the content of the node `path`.
 
-    Raises ValueError, with the path, if the data is invalid.
+    As in Kafka, the last entry counts if a partition is named twice. Raises ValueError, with the path, if the data is
+    invalid.
     """
     asked = paths.from_json(data, path).get("partitions")
     if not isinstance(asked, list) or not all(
@@ -116,7 +125,7 @@ def _partitions(data: bytes, path: str) -> list[dict[str, Any]]:
         raise ValueError(f"the request at {path} has no list of partitions")
     if path == paths.REASSIGNMENT and not all(_are_brokers(one.get("replicas")) for one in asked):
         raise ValueError(f"the request at {path} does not list the target replicas")
-    return asked
+    return list({(one["topic"], one["partition"]): one for one in asked}.values())
 
 
 def _are_brokers(replicas: Any) -> bool:

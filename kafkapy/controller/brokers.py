@@ -22,7 +22,7 @@ log = logging.getLogger("kafkapy.controller")
 
 
 class BrokerChanges:
-    """What the controller does when a broker changes. For the controller's thread only."""
+    """Carries out what follows from a change of a broker. For the controller's thread only."""
 
     def __init__(
         self,
@@ -41,28 +41,28 @@ class BrokerChanges:
         self._deletions = deletions
 
     def registered(self, found: Mapping[int, Registered]) -> None:
-        """Compare the brokers that are registered now with those known: elect leaders in place of brokers that are
-        gone, and give roles to those that are new. A broker that has registered again is both.
+        """Process the set of registered brokers: elect leaders in place of brokers that are gone, and send roles to new
+        ones. A broker that has registered again counts as gone and as new.
         """
         known = self._cluster.registered
         gone = sorted(one for one in known if one not in found or found[one].epoch != known[one].epoch)
         if gone:
             self._cluster.remove(gone)
-            log.info("brokers %s are gone, or have registered again; live are %s", gone, self._cluster.live)
+            log.info("brokers %s are gone, or have registered again; live brokers: %s", gone, self._cluster.live)
             self._requests.forget(gone)
             self._deletions.broker_gone(gone)
             self._replicas_offline(gone, list(replicas_on(self._topics, gone)))
         known, self._cluster.registered = self._cluster.registered, found
         new = sorted(one for one in found if one not in known)
         if new:
-            log.info("brokers %s have registered; live are %s", new, self._cluster.live)
+            log.info("brokers %s have registered; live brokers: %s", new, self._cluster.live)
             self._arrived(new)
-        elif found != known:  # other addresses
+        elif found != known:  # an address has changed
             self._requests.announce()
 
     def _replicas_offline(self, brokers: Iterable[int], partitions: Sequence[TopicPartition]) -> None:
-        """Elect other leaders for these partitions, and remove the brokers, where their replicas are offline, from the
-        ISRs.
+        """Elect other leaders for these partitions, whose replicas on `brokers` are offline, and remove those brokers
+        from the ISRs.
         """
         self._partitions.elect_offline(partitions)
         for broker_id in brokers:
@@ -71,7 +71,7 @@ class BrokerChanges:
         self._requests.send()
 
     def _arrived(self, brokers: Sequence[int]) -> None:
-        """Send new brokers the metadata and their roles, and elect leaders from them where there are none.
+        """Send new brokers the metadata and their roles, and elect leaders for partitions that have none.
 
         All other brokers learn of the new ones first: a follower accepts only a leader that it knows to be alive.
         """
@@ -143,8 +143,8 @@ class BrokerChanges:
             raise KafkaError(Errors.BROKER_NOT_AVAILABLE, f"broker {broker_id} is gone, or has registered again")
 
     def end_shutdown(self, broker_id: int, moved: Collection[TopicPartition]) -> list[TopicPartition]:
-        """Take the broker out of the ISRs of the partitions that it follows, except for those `moved` to others, whose
-        ISRs it has left. Return the partitions that it still leads.
+        """Remove the broker from the ISRs of the partitions that it follows, except for those `moved` to other leaders,
+        whose ISRs it has left already. Return the partitions that it still leads.
         """
         self._check_shuts_down(broker_id)
         movable = self._movable(broker_id)

@@ -1,5 +1,5 @@
-"""The brokers of the cluster, as the controller sees them: who is registered, who is shutting down, which replicas are
-offline.
+"""The brokers of the cluster, as the controller sees them: which are registered, which are shutting down, and which
+replicas are offline.
 
 Source: kafka.controller.ControllerContext.
 """

@@ -1,8 +1,9 @@
 """The controller of a cluster: decides which broker leads which partition, and carries out changes of topics.
 
 All decisions are made on one thread, one event at a time. An event writes to the metadata tree first and then sends
-requests to the brokers; every write fails if this broker is not the controller any more. So a broker alone is a cluster
-of one: the same decisions, sent to itself. Source: kafka.controller.KafkaController, kafka.server.ZkAdminManager.
+requests to the brokers; every write fails if this broker is not the controller any more. A broker without a cluster is
+a cluster of one: it makes the same decisions, and sends the requests to itself. Source:
+kafka.controller.KafkaController, kafka.server.ZkAdminManager.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ _P = ParamSpec("_P")
 # waits for the event.
 _AT_ONCE = 500
 _REPEAT_S = 1.0
-_DELETION_S = 5.0  # how long a deletion is waited for
-# A broker that shuts down hands over its partitions in so many parts, unless they would be smaller than the second
-# number. A part takes a fraction of a second, and the broker waits for all.
+_DELETION_S = 5.0  # how long `delete` waits for the brokers
+# A controlled shutdown moves leadership in about _PARTS parts, each of at least _SMALLEST_PART partitions. A part takes
+# a fraction of a second, and the broker waits for all parts.
 _PARTS, _SMALLEST_PART = 10, 100
-_OTHERS_S = 1.0  # how long other brokers are waited for, so that a client finds its new topic on each of them
+_OTHERS_S = 1.0  # how long to wait for other brokers, so that a client finds its new topic on each of them
 
 
 class Counts(NamedTuple):
@@ -111,7 +112,7 @@ class ClusterController(Controller):
         self._later = later
         self._unclean_by_default = False
         self._is_repeating = False
-        self._term = 0  # counts the terms of this broker, so that events of an earlier one do nothing
+        self._term = 0  # counts the terms of this broker, so that events of an earlier term do nothing
         self._has_begun = False
         self._events = EventQueue()
         self._cluster = cluster = Cluster()
@@ -167,8 +168,9 @@ class ClusterController(Controller):
                 self._requests.send()  # also after a failure: brokers have to learn what was written
 
     def _repeat_later(self) -> None:
-        """Look at everything again soon: a change was not completed because the metadata tree could not be reached. If
-        the session has expired meanwhile, a new term does the same.
+        """Schedule another look at all brokers, partitions and topics, because a change was not completed: the metadata
+        tree could not be reached, or another program has changed a state. If the session expires meanwhile, the new
+        term does the same.
         """
         if not self._is_repeating:
             self._is_repeating = True
@@ -249,8 +251,8 @@ class ClusterController(Controller):
     def _begin(self) -> None:
         """Begin a term: send all brokers the live brokers and all partitions, before any of them gets a role.
 
-        A follower accepts only a leader that it knows to be alive, and a transaction coordinator takes a partition that
-        it does not know for deleted.
+        A follower accepts only a leader that it knows to be alive, and a transaction coordinator treats a partition
+        that it does not know as deleted.
         """
         self._has_begun = True
         self._topic_changes.own_failures.clear()
@@ -298,6 +300,8 @@ class ClusterController(Controller):
 
     def _answered(self, broker_id: int, request: Request, failures: Failures) -> None:
         """Note a broker's response to a request. Called on any thread."""
+        if request.controller_epoch != self._fence.epoch:
+            return  # this broker itself has responded late, to a request of an earlier term
         if isinstance(request, StopRequest):
             self._post(lambda: self._deletions.answered(broker_id, request, failures))
         elif isinstance(request, RolesRequest):
@@ -312,10 +316,10 @@ class ClusterController(Controller):
         led = self._handle(lambda: self._brokers.begin_shutdown(broker_id, broker_epoch))
         waits, size = True, max(_SMALLEST_PART, len(led) // _PARTS)
         for at in range(0, len(led), size):
-            # No partition waits for its next leader while the brokers begin to lead and follow all the others.
+            # In parts, so that no partition waits for its next leader until the brokers have changed all other roles.
             self._handle(partial(self._brokers.move_leadership, broker_id, led[at : at + size]))
             if waits and at + size < len(led):
-                waits = self._wait_for_brokers()  # no longer than once for a broker that does not respond
+                waits = self._wait_for_brokers()  # at most once for a broker that does not respond
         return self._handle(lambda: self._brokers.end_shutdown(broker_id, led))
 
     def check_registration(self, broker_id: int, broker_epoch: int) -> None:
@@ -360,9 +364,13 @@ class ClusterController(Controller):
 
     @_event
     def isr_changed(self, partitions: Sequence[TopicPartition]) -> None:
-        """Send partition states that brokers have written themselves to all brokers."""
+        """Send partition states that brokers have written themselves to all brokers, and complete reassignments whose
+        target replicas are in sync now.
+        """
         wait(self._topics.refresh_states, partitions)
         self._partitions.inform(partitions)
+        for topic, index in partitions:
+            self._moves.isr_changed(topic, index)
 
     def elect(self, kind: int, partitions: Iterable[TopicPartition] | None) -> dict[TopicPartition, KafkaError | None]:
         results = self._handle(lambda: self._elections.elect(kind, partitions))
@@ -370,7 +378,7 @@ class ClusterController(Controller):
         return results
 
     def rebalance(self) -> None:
-        """Give partitions back to their preferred leaders on brokers where too many are led by others."""
+        """Elect the preferred leaders, for brokers with too many of their preferred partitions led by others."""
         self._post(lambda: self._elections.rebalance(self._settings.imbalance()))
 
     @_event
@@ -437,7 +445,7 @@ class ClusterController(Controller):
             try:
                 self.create(name)
             except KafkaError as error:
-                if error.code == Errors.NOT_CONTROLLER:  # after which clients would not fetch the metadata again
+                if error.code == Errors.NOT_CONTROLLER:  # clients would not fetch the metadata again after it
                     error = KafkaError(Errors.LEADER_NOT_AVAILABLE, error.message)
                 if error.code != Errors.TOPIC_ALREADY_EXISTS or name not in self._topics:
                     errors[name] = error
@@ -459,7 +467,7 @@ class ClusterController(Controller):
         finished = threading.Event()
 
         def begin() -> None:
-            if name not in self._topics:  # nor if it is being deleted already
+            if name not in self._topics:  # or it is being deleted already
                 raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
             self._deletions.begin(name)
             self._requests.send()

@@ -53,13 +53,13 @@ class Deletions:
         self.resume([wait(self._topics.mark_deleted, name)])
 
     def resume(self, topics: Iterable[Topic] | None = None) -> None:
-        """Ask for the deletion of all replicas of marked topics that are online and not deleted yet."""
+        """Ask brokers to delete the replicas of marked topics that are online and not deleted yet."""
         for topic in self._topics.marked() if topics is None else topics:
             deletion = self._by_name.get(topic.name)
             if deletion is None:
                 deletion = self._by_name[topic.name] = _Deletion()
                 self._requests.forget_topic(topic)
-            if deletion.asked:  # one of them may fail, for the reason that has just gone
+            if deletion.asked:  # a requested deletion may fail for a reason that has just gone
                 deletion.again = True
             due = [
                 (index, broker_id)
@@ -99,7 +99,7 @@ class Deletions:
             self._finish(name)
 
     def broker_gone(self, broker_ids: Collection[int]) -> None:
-        """Wait no longer for brokers that are gone, before they have responded."""
+        """Stop waiting for the responses of brokers that are gone."""
         for name, deletion in list(self._by_name.items()):
             left = {one for one in deletion.asked if one[1] not in broker_ids}
             if left != deletion.asked:

@@ -28,8 +28,8 @@ def elect_offline(
 ) -> PartitionState | None:
     """Return the state after the leader was lost: the first online replica that is in the ISR becomes the leader.
 
-    If there is none and `unclean`, the first online replica does, which may lose records: its ISR is itself, and its
-    recovery state says so.
+    If there is none and `unclean` is True, the first online replica becomes the leader and the only member of the ISR,
+    with recovery state RECOVERING. Records may be lost then.
     """
     online = [one for one in replicas if is_online(one)]
     leader = next((one for one in online if one in state.isr), None)

@@ -97,7 +97,7 @@ class Controller:
 
     def elect(self, kind: int, partitions: Iterable[TopicPartition] | None) -> dict[TopicPartition, KafkaError | None]:
         """Hold elections of a kind (0 preferred, 1 unclean). Return an error for each partition, None where a leader
-        was elected. `partitions` None means all, of which those that need no election are left out.
+        was elected. `partitions` None means all partitions; the result then has only those that need an election.
         """
         raise not_controller()
 

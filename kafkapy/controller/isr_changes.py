@@ -28,8 +28,8 @@ class IsrRequest(NamedTuple):
 
 
 def decide(asked: IsrRequest, broker_id: int, present: Partition | None, live: Collection[int]) -> Partition:
-    """Return the partition with the state to write, or `present` itself if its state is as asked already. Raise the
-    KafkaError that the leader is answered with.
+    """Return the partition with the state to write, or `present` itself if it already has the requested state. Raise
+    the KafkaError for the leader if the change is refused.
 
     `broker_id` is the leader that asks, `live` are the brokers that may join an ISR.
     """

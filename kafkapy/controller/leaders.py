@@ -1,4 +1,4 @@
-"""Elections that a client requests, and those that give partitions back to their preferred leaders.
+"""Elections that a client requests, and those that rebalance partitions to their preferred leaders.
 
 Source: KafkaController.processReplicaLeaderElection, checkAndTriggerAutoLeaderRebalance.
 """
@@ -43,7 +43,7 @@ class LeaderElections:
 
         code = Errors.PREFERRED_LEADER_NOT_AVAILABLE if kind == PREFERRED else Errors.ELIGIBLE_LEADERS_NOT_AVAILABLE
         for (name, index), is_elected in self._partitions.elect(due, choose).items():
-            refused = KafkaError(code, f"no replica of {name}-{index} can be elected: live are {self._cluster.live}")
+            refused = KafkaError(code, f"no replica of {name}-{index} can be elected; live: {self._cluster.live}")
             results[name, index] = None if is_elected else refused
         return results
 
@@ -61,8 +61,8 @@ class LeaderElections:
         return None
 
     def rebalance(self, percentage: int) -> None:
-        """Give partitions back to their preferred leaders on brokers where more than `percentage` % are led by others.
-        Partitions that are being reassigned count, but are not given back.
+        """Elect each live broker as leader of its preferred partitions if others lead more than `percentage` % of them.
+        Partitions that are being reassigned count, but get no election.
         """
         by_preferred: dict[int, list[TopicPartition]] = {}
         moving = {(topic.name, index) for topic in self._topics.all() for index in topic.moves}

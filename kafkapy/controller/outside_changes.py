@@ -30,7 +30,7 @@ _TOPIC_CONFIGS = f"{paths.CONFIG}/topics"
 _BROKER_CONFIGS = f"{paths.CONFIG}/brokers"
 _LISTS = (paths.TOPICS, _TOPIC_CONFIGS)
 _REQUESTS = (paths.PREFERRED_ELECTION, paths.REASSIGNMENT)
-# Paths that are read with all their children after an event of their own.
+# Paths that are read with all their children after an event at the path itself.
 _WHOLE = (paths.DELETE_TOPICS, *_LISTS, _BROKER_CONFIGS, paths.ISR_CHANGES, paths.LOG_DIR_EVENTS, *_REQUESTS)
 # How long to wait before a change that failed because of ZooKeeper is tried again.
 _RETRY_S = 1.0
@@ -209,7 +209,7 @@ class OutsideChanges:
             self._requests.look(path)
 
     def _isr_changed(self, note: Any) -> None:
-        """Send the states that a broker before Kafka 2.7 has written itself, and named in a note, to all brokers."""
+        """Send all brokers the states that a broker before Kafka 2.7 has written itself, and listed in a note."""
         self._controller.isr_changed([(one["topic"], one["partition"]) for one in note.get("partitions", [])])
 
     def _directory_failed(self, note: Any) -> None:
@@ -244,7 +244,7 @@ class OutsideChanges:
             )
 
     def _delete(self, name: str) -> None:
-        # Before the look at the mark: a deletion that ends in between removes the topic and the mark.
+        # Read before the mark in the tree: a deletion that ends in between removes the topic and the mark.
         exists, is_marked = name in self._topics, self._topics.marked_topic(name) is not None
         if not self._tree.exists(paths.deletion_mark(name)):
             return

@@ -29,7 +29,7 @@ class Partition(NamedTuple):
         return self.topic.assignment[self.number]
 
     def in_state(self, state: PartitionState) -> Partition:
-        """Return the partition in a new state, to be written in place of the one with this version."""
+        """Return the partition in a new state, which replaces the stored state if that has this version."""
         return self._replace(state=state)
 
     def __str__(self) -> str:

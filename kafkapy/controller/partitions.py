@@ -57,7 +57,7 @@ class Partitions:
     # --- reading
 
     def get(self, name: str, index: int) -> Partition | None:
-        """Return a partition. None if there is none, or it has no state, or an invalid one, which is logged."""
+        """Return a partition, or None if it does not exist or has no valid state. An invalid state is logged."""
         topic = self._topics.get(name)
         if topic is None or index not in topic.assignment:
             return None
@@ -111,7 +111,7 @@ class Partitions:
             self._requests.role(one, online, is_new=is_new or one.key in added)
 
     def _add_states(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
-        """Give partitions without a state their first one. Return those for which that was possible."""
+        """Write the first states of partitions that have none. Return those for which that was possible."""
         missing: dict[str, dict[int, list[int]]] = {}
         for name, index in partitions:
             topic = self._topics.get(name)
@@ -141,8 +141,8 @@ class Partitions:
         return True
 
     def _repaired(self, one: Partition) -> PartitionState | None:
-        """Return the state without members of the ISR that are offline, and with another leader if the leader is; None
-        if nothing has to change.
+        """Return the state without the offline members of the ISR, and with another leader if the leader is offline.
+        Return None if nothing has to change.
         """
         is_online = self._is_online(one)
         if not is_online(one.state.leader):
@@ -160,7 +160,7 @@ class Partitions:
     def _log_offline(self, partition: object, replicas: Sequence[int], isr: Sequence[int] = ()) -> None:
         live = self._cluster.live
         log.error(
-            "%s has no leader: its replicas are on brokers %s, ISR %s; live are %s", partition, replicas, isr, live
+            "%s has no leader: its replicas are on brokers %s, ISR %s; live brokers: %s", partition, replicas, isr, live
         )
 
     def _note_unclean(self, one: Partition, after: PartitionState) -> None:
@@ -237,8 +237,8 @@ class Partitions:
         return state._replace(controller_epoch=self._topics.controller_epoch)
 
     def write(self, partitions: Iterable[Partition]) -> list[Partition]:
-        """Write states, many in one change, each in place of the one with its version. Return the partitions whose
-        states were written, with their new versions; errors of the others are logged.
+        """Write states, many in one change. A state is written only if the stored one has the partition's version.
+        Return the partitions whose states were written, with their new versions; errors of the others are logged.
 
         Raises KafkaError NOT_CONTROLLER if this broker is not the controller any more, or the tree cannot be reached.
         """
@@ -267,7 +267,7 @@ class Partitions:
         return list(self._known(one.key for one in written))
 
     def _write_parts(self, parts: Sequence[list[Partition]]) -> Iterator[tuple[list[Partition], KafkaError | None]]:
-        """Write each part in one change of the metadata tree, without waiting for those before it. Yield each with its
+        """Write each part in one change of the metadata tree, without waiting for earlier parts. Yield each with its
         error, if any.
         """
 
@@ -282,6 +282,6 @@ class Partitions:
 
 
 def _is_conflict(error: KafkaError) -> bool:
-    """Return True if another program has written the node, so that its version is another."""
+    """Return True if the error means that another program has written the node, so that its version differs."""
     cause = error.__cause__
     return isinstance(cause, BadVersion) and not_controller_error(cause) is None

@@ -33,27 +33,27 @@ def check_target(topic: Topic | None, index: int, target: Sequence[int] | None, 
     if len(set(target)) < len(target):
         raise KafkaError(Errors.INVALID_REPLICA_ASSIGNMENT, f"{where} name a broker twice")
     if min(target) < 0:
-        raise KafkaError(Errors.INVALID_REPLICA_ASSIGNMENT, f"{where} name a broker below 0")
+        raise KafkaError(Errors.INVALID_REPLICA_ASSIGNMENT, f"{where} name a negative broker id")
     here = [] if topic is None else _origin(topic, index)
     absent = sorted(set(target) - set(here) - set(brokers))
     if absent:
         raise KafkaError(
             Errors.INVALID_REPLICA_ASSIGNMENT,
-            f"{where} name brokers that are not there: {absent}; there are {sorted(brokers)}",
+            f"{where} name brokers that are not live: {absent}; live brokers: {sorted(brokers)}",
         )
     if topic is None or index not in topic.assignment:
         raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, "the partition does not exist")
 
 
 def target_of(topic: Topic, index: int) -> list[int]:
-    """Return the replicas that the partition has when its reassignment is complete; its replicas if there is none."""
+    """Return the partition's replicas after its reassignment; its present replicas if it is not being reassigned."""
     leaving = topic.moves.get(index, _NOWHERE).removing
     return [one for one in topic.assignment[index] if one not in leaving]
 
 
 def with_target(topic: Topic, index: int, target: Sequence[int] | None) -> Topic:
     """Return the topic with a reassignment of the partition to `target` in progress, or to its original replicas if
-    that is None.
+    `target` is None.
 
     The target replicas come first, so the original order of replicas may be lost. Nothing is in progress if no replica
     is added or removed.

@@ -1,7 +1,7 @@
 """Requests of the controller to brokers: those of one change are collected, then sent to each broker in Kafka's order.
 
 For each broker LeaderAndIsr comes before UpdateMetadata before StopReplica. A follower accepts a leader only if it
-knows that it is alive, so UpdateMetadata with a new broker is sent in a change of its own. Source:
+knows the leader to be alive, so UpdateMetadata with a new broker is sent in a change of its own. Source:
 kafka.controller.ControllerBrokerRequestBatch.
 """
 
@@ -54,12 +54,12 @@ Answered = Callable[[Failures], object]
 
 
 class Channels(Protocol):
-    """The way to the brokers: requests to one broker are sent in order, one at a time, and each is repeated until there
-    is a response or the broker is gone.
+    """Sends requests to the brokers: those to one broker in order, one at a time, each repeated until there is a
+    response or the broker is gone.
     """
 
     def send(self, broker: LiveBroker, requests: Sequence[tuple[Request, Answered]]) -> None:
-        """Send requests to a broker, and call the function with each when the broker has responded to it."""
+        """Send requests to a broker, and call the function beside each when the broker has responded to it."""
         ...
 
     def forget(self, broker_ids: Collection[int]) -> None:
@@ -68,7 +68,7 @@ class Channels(Protocol):
 
     def wait_for_others(self, timeout_s: float) -> bool:
         """Block until the other brokers have responded to all that was sent to them so far or are gone, at most for
-        `timeout_s` seconds. Return False if the time is over before that.
+        `timeout_s` seconds. Return False if not all have responded in time.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Topics that are created and extended, by request or by other programs, which write them to the metadata tree.
+"""Creates and extends topics, on request or after another program has written them to the metadata tree.
 
 Source: kafka.server.ZkAdminManager, KafkaController.processTopicChange, processPartitionModifications.
 """
@@ -119,7 +119,7 @@ class TopicChanges:
         self._partitions.bring_online(keys, is_new=True)
 
     def own_failure(self, name: str, indexes: Iterable[int]) -> KafkaError | None:
-        """Return the error of one of these partitions, if any. Any thread may call this."""
+        """Return the error of one of these partitions, if any, and forget their errors. Any thread may call this."""
         failures = [self.own_failures.pop((name, index), None) for index in indexes]
         return next((one for one in failures if one is not None), None)
 

@@ -28,8 +28,8 @@ class KnownTopics:
         self.reload()
 
     def reload(self) -> None:
-        """Read all topics from the metadata tree again. No topic may be changed meanwhile; readers see the topics of
-        before until all are read.
+        """Read all topics from the metadata tree again. No topic may be changed meanwhile; readers see the earlier
+        topics until all are read.
         """
         unreadable: set[str] = set()
         by_name: dict[str, Topic] = {}
@@ -51,8 +51,9 @@ class KnownTopics:
         self.unreadable, self._by_name, self._by_id = set(), {}, {}
 
     def stored(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Return those of the named topics that are in the metadata tree now, also those that are being deleted. The
-        topics are not kept. Topics that cannot be decoded are added to `unreadable`. Blocks; raises TreeError.
+        """Return those of the named topics that are in the metadata tree now, including those that are being deleted.
+        The topics are not added to this index. Topics that cannot be decoded are added to `unreadable`. Blocks; raises
+        TreeError.
         """
         wanted = list(names)
         nodes = wait(self._tree.read_through, [paths.topic(name) for name in wanted])
@@ -130,7 +131,7 @@ class KnownTopics:
         """Raise KafkaError if a topic of this name cannot be created: INVALID_TOPIC_EXCEPTION for an invalid or
         colliding name, TOPIC_ALREADY_EXISTS if the topic exists or is being deleted."""
         validate_name(name)
-        if name in self._by_name:  # first: a topic that is marked meanwhile is in the other dict then
+        if name in self._by_name:  # first: a topic that is marked in between is then found in `_marked`
             raise KafkaError(Errors.TOPIC_ALREADY_EXISTS, f"topic {name} already exists")
         if name in self._marked:
             raise KafkaError(Errors.TOPIC_ALREADY_EXISTS, f"topic {name} is being deleted")

@@ -3,7 +3,7 @@
 A topic is a node `/brokers/topics/NAME` with its topic id and assignment. Each partition has a state node with leader,
 leader epoch and ISR. As in Kafka, a topic is deleted in two steps: first the topic is marked as deleted, which hides it
 from clients; then its logs and nodes are deleted. After a crash between the two steps, the mark is still there and the
-deletion is continued.
+deletion is continued, unless delete.topic.enable is false by then.
 """
 
 from __future__ import annotations
@@ -171,6 +171,14 @@ class TopicRegistry(KnownTopics):
 
         self._tree.submit(self._fence.fenced([Create(paths.deletion_mark(name))]), marked)
 
+    def unmark(self) -> None:
+        """Remove the marks of all topics that are marked as deleted, so that these topics exist again. Blocks. Raises
+        TreeError, and KafkaError NOT_CONTROLLER."""
+        for topic in self.marked():
+            self._fence.discard(paths.deletion_mark(topic.name))
+            self._put(topic)  # first: see `mark_deleted`
+            del self._marked[topic.name]
+
     def remove(self, name: str, done: Finished) -> None:
         """Delete the nodes of a topic that is marked as deleted, and the mark. The topic's logs must have been deleted
         before. Call `done` with None or the error."""
@@ -201,8 +209,8 @@ class TopicRegistry(KnownTopics):
     ) -> None:
         """Write the states of partitions, by (topic name, partition), all or none. Call `done` with None or the error.
 
-        With `versions`, which have the version of each state that the new one replaces, all fails if another program
-        has written one of them meanwhile.
+        `versions` has the version of each state that is replaced: the whole change fails if another program has written
+        one of the states meanwhile.
         """
         operations = [
             Set(

@@ -47,7 +47,8 @@ class Controllership:
         return term is not None
 
     def connect(self, here: ClusterController, elsewhere: Controller) -> None:
-        """Choose between two controllers from now on: `here` while this broker is the controller, `elsewhere` else."""
+        """Set `services.controller` from now on: to `here` while this broker is the controller, otherwise to
+        `elsewhere`."""
         self._here, self._elsewhere = here, elsewhere
         self._services.controller = elsewhere
         if self._fence.is_held:
@@ -55,10 +56,18 @@ class Controllership:
 
     def begin(self) -> None:
         """Begin the term to which this broker was elected: show its clients the cluster as it is in the metadata tree.
-        The leaders of the partitions are sent later."""
+        The leaders of the partitions are sent later.
+
+        With delete.topic.enable=false, topics that are marked for deletion are kept, as in Kafka (Source:
+        TopicDeletionManager.init). A deletion that an earlier controller began is not continued.
+        """
         assert self._here is not None
         services = self._services
         services.roles.accepts(self._fence.epoch)  # the former controller's requests change nothing from now on
+        marked = [topic.name for topic in services.topics.marked()]
+        if marked and not services.config["delete.topic.enable"]:
+            log.warning("topics marked for deletion are kept, as delete.topic.enable is false: %s", ", ".join(marked))
+            services.topics.unmark()
         for topic in services.topics.all():
             services.cache.expect(topic.name, topic.id, topic.assignment)
         forget_deleted(services, {topic.name for topic in services.topics.all()})

@@ -1,4 +1,4 @@
-"""A controller in this process, and stand-ins for the brokers of its cluster."""
+"""A controller in this process, and fake brokers of its cluster."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ ME = 0
 
 
 class Brokers:
-    """Brokers 0, 1 and 2: what the controller has sent to each, and the cache that each fills from that."""
+    """Brokers 0, 1 and 2: the requests that the controller has sent to them, and their caches, filled from these."""
 
     def __init__(self) -> None:
         self.live = [0, 1, 2]
         self.sent: list[tuple[int, Any]] = []  # requests, with the brokers to which they were sent
-        self.failures: dict[int, dict[tuple[str, int], KafkaError]] = {}  # with which brokers respond to new roles
+        self.failures: dict[int, dict[tuple[str, int], KafkaError]] = {}  # errors in responses to new roles
         self.silent: set[int] = set()  # brokers that do not respond
         self.caches = {one: MetadataCache() for one in self.live}
         # The last leader epoch of each partition, by broker.
@@ -105,7 +105,7 @@ class Lab:
         self.finish()
 
     def finish(self) -> None:
-        """Wait until the controller has handled the events so far, and those that they have caused."""
+        """Let the controller handle the events so far, and those that they cause."""
         while self.controller.queue_size:
             self.controller._events.run(lambda: None)
         self.controller._events.run(lambda: None)

@@ -1,4 +1,5 @@
-"""What others write to the metadata tree, or answer, by mistake: it is named and left alone, and all else continues."""
+"""Wrong data from other programs in the metadata tree, or in responses: the log names them, they are left unchanged,
+and everything else continues."""
 
 import json
 from pathlib import Path
@@ -18,7 +19,7 @@ REFUSED = KafkaError(Errors.UNKNOWN_SERVER_ERROR, "the broker answers UNKNOWN_SE
 
 
 def check_that_all_else_continues(lab: Lab) -> None:
-    """A topic is created, led by another broker, and deleted."""
+    """Check that a topic can be created, led by another broker, and deleted."""
     lab.controller.create("else", by_hand={0: [1, 2]})
     lab.brokers_are(0, 2)
     assert lab.topics.state("else", 0).leader == 2
@@ -37,7 +38,7 @@ def test_a_topic_whose_node_is_broken_is_left_alone(lab: Lab, data: bytes, caplo
         eventually(lambda name=name: f"/brokers/topics/{name} is ignored: the metadata at" in caplog.text)
     assert "broken" not in lab.topics
     assert lab.tree.get("/brokers/topics/broken").data == lab.tree.get("/brokers/topics/known").data == data
-    lab.brokers_are(0, 2)  # what was known is still led
+    lab.brokers_are(0, 2)  # the known partition still gets a leader
     assert lab.topics.state("known", 0).leader == 2
     lab.brokers_are(0, 1, 2)
     check_that_all_else_continues(lab)
@@ -72,7 +73,7 @@ def test_an_impossible_reassignment_in_a_topics_node_is_ignored(
 
 
 def test_a_topic_on_brokers_that_are_not_there_waits_for_them(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
-    """As in Kafka: they may come."""
+    """As in Kafka, since these brokers may start later."""
     lab.follow_outside_changes()
     data = json.dumps({"version": 1, "partitions": {"0": [7], "1": [8, 1]}}).encode()
     lab.tree.commit([Create("/brokers/topics/waits", data)])
@@ -190,7 +191,7 @@ def test_a_broker_that_does_not_respond_holds_nothing_up_but_its_own_deletions(l
 
 @pytest.mark.not_quick
 def test_requests_with_100_000_partitions_are_refused_partition_by_partition(tmp_path: Path) -> None:
-    """But too many new partitions as a whole. The partitions of the topic are handled among them."""
+    """Requests that create so many partitions are refused as a whole. In others, the topic's own partitions succeed."""
     count = 100_000
     server = start_broker(tmp_path, broker_id=0)
     try:

@@ -179,12 +179,12 @@ def test_a_topic_created_elsewhere_with_bad_settings_is_left_alone_until_they_ar
     changes = outside_changes(server)
     try:
         ZooKeeperTopics(tree).create("theirs", 1, 1, {}, validate_only=False)
-        wait(services.configs.set_topic, "theirs", {"segment.bytes": "none"})
+        services.configs.alter_topic("theirs", lambda _: {"segment.bytes": "none"})
         changes.start()
         eventually(lambda: "segment.bytes=none" in caplog.text)
         assert "theirs" not in services.topics
         assert services.topics.read("theirs").id == ZERO_ID
-        wait(services.configs.set_topic, "theirs", {"segment.bytes": "5000"})
+        services.configs.alter_topic("theirs", lambda _: {"segment.bytes": "5000"})
         eventually(lambda: services.replicas.holds("theirs", 0))
         assert services.replicas.config_of("theirs", 0).segment_bytes == 5000
     finally:
@@ -195,7 +195,7 @@ def test_a_topic_created_elsewhere_with_bad_settings_is_left_alone_until_they_ar
 def test_a_topic_whose_stored_settings_others_correct_is_served_again(tmp_path):
     server = start_broker(tmp_path, broker_id=0)
     server.services.controller.create("t", partitions=1)
-    wait(server.services.configs.set_topic, "t", {"segment.bytes": "none"})
+    server.services.configs.alter_topic("t", lambda _: {"segment.bytes": "none"})
     server.stop()
     server = start_broker(tmp_path, broker_id=0)
     services = server.services
@@ -203,7 +203,7 @@ def test_a_topic_whose_stored_settings_others_correct_is_served_again(tmp_path):
     try:
         changes.start()
         assert not services.replicas.holds("t", 0)
-        wait(services.configs.set_topic, "t", {"segment.bytes": "5000"})
+        services.configs.alter_topic("t", lambda _: {"segment.bytes": "5000"})
         eventually(lambda: services.replicas.holds("t", 0))
         assert services.replicas.config_of("t", 0).segment_bytes == 5000
     finally:
@@ -214,7 +214,7 @@ def test_a_topic_whose_stored_settings_others_correct_is_served_again(tmp_path):
 def test_a_topic_that_was_refused_for_its_settings_can_be_deleted(tmp_path):
     server = start_broker(tmp_path, broker_id=0)
     server.services.controller.create("t", partitions=1)
-    wait(server.services.configs.set_topic, "t", {"segment.bytes": "none"})
+    server.services.configs.alter_topic("t", lambda _: {"segment.bytes": "none"})
     server.stop()
     server = start_broker(tmp_path, broker_id=0)
     try:
@@ -295,7 +295,7 @@ def test_the_metrics_count_partitions_without_a_live_and_without_the_preferred_l
 
 
 def outside_changes(server):
-    """Return the changes that other programs make, of a broker whose metadata no other program can change."""
+    """Return OutsideChanges for a broker. It has none itself, since no other program can change its metadata."""
     services, tree = server.services, server._tree
     return OutsideChanges(
         tree,
@@ -310,5 +310,5 @@ def outside_changes(server):
 
 
 def moved_to(topic, replicas):
-    """Return the topic, and the topic with these replicas of partition 0."""
+    """Return the topic before and after a change: as it is, and with these replicas of partition 0."""
     return topic, topic._replace(assignment={0: replicas})

@@ -1,8 +1,8 @@
 """A controller that ends after any single one of its writes: the next one completes what was begun.
 
-The cluster is three brokers that only note what the controller sends them. The metadata tree lets a number of writes
-through. After those, the controller's writes fail as they do when another broker has been elected, and what it sends
-is lost.
+The cluster is three brokers that only record what the controller sends them. The metadata tree accepts a number of
+writes. After those, the controller's writes fail as they do when another broker has been elected, and its requests are
+lost.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class LimitedTree(Tree):
 
 
 class Replica(NamedTuple):
-    """What a broker knows of a replica that it has."""
+    """What a broker knows about one of its replicas."""
 
     topic_id: bytes
     leader: int
@@ -85,10 +85,10 @@ class Replica(NamedTuple):
 
 
 class Brokers:
-    """Three brokers, which obey controllers and check what they send."""
+    """Three brokers, which do what controllers request and check the requests."""
 
     def __init__(self) -> None:
-        self.epochs = {0: 10, 1: 11, 2: 12}  # the broker epochs of those that live
+        self.epochs = {0: 10, 1: 11, 2: 12}  # the broker epochs of the live brokers
         self.replicas: dict[int, dict[tuple[str, int], Replica]] = {0: {}, 1: {}, 2: {}}
         self.leaders: dict[int, dict[tuple[str, int], PartitionRole]] = {0: {}, 1: {}, 2: {}}
         self.live: dict[int, set[int]] = {0: set(), 1: set(), 2: set()}
@@ -98,7 +98,7 @@ class Brokers:
         return {one: Registered(LiveBroker(one, {}), epoch) for one, epoch in self.epochs.items()}
 
     def end(self, broker_id: int) -> None:
-        """The broker stops; it keeps its logs, and has lost what it knew."""
+        """Stop the broker. It keeps its logs, and loses what it knows about leaders and live brokers."""
         del self.epochs[broker_id]
         self.leaders[broker_id], self.live[broker_id] = {}, set()
 
@@ -138,7 +138,7 @@ class Brokers:
 
 
 class Channel:
-    """One controller's way to the brokers, which is cut when its writes are over."""
+    """The requests of one controller to the brokers, which are lost when its writes are used up."""
 
     def __init__(self, brokers: Brokers, tree: LimitedTree) -> None:
         self._brokers = brokers
@@ -158,13 +158,13 @@ class Channel:
 
 
 class Terms:
-    """The controllers of the cluster, one after the other."""
+    """A cluster and its controllers, one after the other."""
 
     def __init__(self, store: LocalTree) -> None:
         self.store = store
         self.brokers = Brokers()
         self.unclean = False
-        self.slow: set[int] = set()  # brokers that do not get in sync
+        self.slow: set[int] = set()  # brokers that do not come in sync
         self._number = 0
         ClusterRegistry(store)
         store.commit([Create(paths.CONTROLLER_EPOCH, b"0")])
@@ -198,15 +198,15 @@ class Terms:
         assert self.controller.start(self.topics.all(), lambda: False)
 
     def succeed(self) -> None:
-        """End the present controller, and begin the term of another one."""
+        """End the present controller, and begin the term of the next."""
         self.tree.left = 0
         self.controller.stop()
         self._begin()
 
     def settle(self) -> None:
-        """Wait until the controller has handled everything that was submitted, and leaders have grown their ISRs."""
+        """Let the controller handle all submitted events, and let leaders add followers to their ISRs."""
         for _ in range(6):
-            self.controller.isr_changed([])  # an event behind all others
+            self.controller.isr_changed([])  # an event after all others
             for broker_id, epoch in list(self.brokers.epochs.items()):
                 asked = []
                 for (topic, index), replica in self.brokers.replicas[broker_id].items():
@@ -225,7 +225,7 @@ class Terms:
         )
 
     def check(self) -> None:
-        """The brokers know what is in the tree: no more replicas, no fewer, and nothing is in progress."""
+        """Check that the brokers have exactly the replicas and leaders in the tree, and that nothing is in progress."""
         assert not self.topics.marked()
         again = TopicRegistry(self.store)
         expected: dict[int, dict[tuple[str, int], Replica]] = {one: {} for one in self.brokers.epochs}
@@ -254,7 +254,7 @@ class Terms:
         assert all(self.brokers.live[one] == set(self.brokers.epochs) for one in self.brokers.epochs)
 
 
-# --- what the controller is doing when it ends
+# --- What the controller is doing when it ends
 
 
 def create(terms: Terms) -> None:
@@ -339,7 +339,7 @@ def replace_a_reassignment(terms: Terms) -> None:
         terms.controller.reassign("t", 0, [1, 0])
 
 
-# --- the states before
+# --- The states before
 
 
 def as_made(terms: Terms) -> None:
@@ -364,7 +364,7 @@ def with_a_reassignment(terms: Terms) -> None:
 
 
 def with_a_lost_leader(terms: Terms) -> None:
-    """The ISR of both partitions of `t` is a broker that is gone for good."""
+    """Make a broker that does not return the only member of the ISR of both partitions of `t`."""
     terms.controller.create("t", by_hand={0: [1, 0], 1: [1, 2]})
     states = {index: terms.topics.versioned_state("t", index) for index in (0, 1)}
     asked = [IsrRequest("t", index, state.leader_epoch, version, [1]) for index, (state, version) in states.items()]
@@ -425,12 +425,12 @@ def new_cluster(tmp_path: Path) -> Iterator[Callable[[], Terms]]:
 
 
 def act(terms: Terms, case: Case) -> None:
-    """Do what the case is about, and all that follows from it. A client hears that its controller has ended."""
+    """Do the case's action, and settle the cluster. A controller that ends may refuse the action."""
     try:
         case.act(terms)
         terms.settle()
     except KafkaError as error:
-        # STALE_BROKER_EPOCH: it failed before it knew the brokers
+        # STALE_BROKER_EPOCH: the controller ended before it knew the brokers
         if not terms.tree.is_over or error.code not in (Errors.NOT_CONTROLLER, Errors.STALE_BROKER_EPOCH):
             raise
 
@@ -450,7 +450,7 @@ def check(terms: Terms, case: Case) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_next_controller_completes_what_the_last_one_began(name: str, new_cluster: Callable[[], Terms]) -> None:
-    """First without a failure, to count the writes; then the controller ends after each of them."""
+    """A first run without a failure counts the writes. Then the controller ends after each number of them."""
     case = CASES[name]
     terms = new_cluster()
     case.before(terms)
@@ -467,8 +467,8 @@ def test_the_next_controller_completes_what_the_last_one_began(name: str, new_cl
         terms.tree.left = number
         act(terms, case)
         terms.succeed()
-        act(terms, case)  # a client repeats what has failed
+        act(terms, case)  # a client repeats a request that failed
         check(terms, case)
-        terms.succeed()  # and nothing of it is left to do
+        terms.succeed()  # the next controller finds nothing left to do
         terms.settle()
         check(terms, case)

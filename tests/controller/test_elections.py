@@ -38,7 +38,7 @@ def test_a_new_partition_is_led_by_its_first_live_replica(alive, expected):
         ((3, 2), (2, 3), True, 2, [3, 2]),
         ((1, 3), (2, 3), True, 3, [3]),
         ((1,), (3, 2), False, 2, [2]),
-        ((1, 9), (9,), False, None, None),  # 9 is in the ISR, but no replica any more
+        ((1, 9), (9,), False, None, None),  # 9 is in the ISR, but is no longer a replica
         ((1,), (), False, None, None),
     ],
 )
@@ -149,6 +149,6 @@ def test_the_wanted_isr_is_written_in_the_same_leader_epoch():
 
 @pytest.mark.parametrize("partition_epoch", [6, 7])
 def test_an_isr_that_is_written_already_is_answered_as_it_is(partition_epoch):
-    """The response to the first request was lost, and the leader asks again."""
+    """The response to the first request was lost, and the leader repeats it."""
     asked = ASKED._replace(isr=[1, 2, 3], partition_epoch=partition_epoch)
     assert decide(asked, 1, PRESENT, [1, 2, 3]) is PRESENT

@@ -40,16 +40,16 @@ def test_each_new_leader_epoch_is_in_the_metadata_of_all_brokers(lab: Lab) -> No
 
 
 def test_a_controller_that_does_not_know_of_its_successor_changes_nothing(lab: Lab) -> None:
-    """KAFKA-3083: the session of the controller had expired, and it went on to elect leaders beside its successor."""
+    """KAFKA-3083: the session of the controller had expired, but it still elected leaders, as its successor did."""
     lab.controller.create("t", by_hand={0: [1, 2]})
     before = lab.topics.state("t", 0)
-    lab.tree.commit([Delete(paths.CONTROLLER)])  # as its session expires
+    lab.tree.commit([Delete(paths.CONTROLLER)])  # its session expires
     successor = ControllerFence(lab.tree)
     successor.set_term(lab.registry.become_controller(2, 0))
     elected = PartitionState(2, before.leader_epoch + 1, [2], successor.epoch)
     wait(TopicRegistry(lab.tree, fence=successor).set_states, {("t", 0): elected})
     roles = {one: dict(epochs) for one, epochs in lab.brokers.roles.items()}
-    lab.brokers_are(0, 1)  # it takes broker 2 for dead
+    lab.brokers_are(0, 1)  # the old controller believes that broker 2 is dead
     with pytest.raises(KafkaError) as caught:
         lab.controller.create("other", by_hand={0: [0]})
     assert caught.value.code == Errors.NOT_CONTROLLER

@@ -9,7 +9,7 @@ BROKEN = KafkaError(Errors.KAFKA_STORAGE_ERROR, "the disk is broken")
 
 
 def test_nothing_that_was_known_of_brokers_is_remembered_in_the_next_term() -> None:
-    """A response that comes late may be that of a broker that is gone."""
+    """A late response may be that of a broker that has stopped."""
     cluster = Cluster()
     assert cluster.failed([("t", 0, 1)]) == [("t", 0, 1)]
     cluster.shutting_down.add(2)
@@ -20,7 +20,7 @@ def test_nothing_that_was_known_of_brokers_is_remembered_in_the_next_term() -> N
 
 
 def test_a_replica_is_online_again_when_it_takes_a_role(lab: Lab) -> None:
-    """As in KafkaController.processLeaderAndIsrResponseReceived: without a new registration of the broker."""
+    """The broker need not register again, as in KafkaController.processLeaderAndIsrResponseReceived."""
     lab.controller.create("t", by_hand={0: [1]})
     lab.controller.create("u", by_hand={0: [1, 2]})
     lab.brokers.failures[1] = {("t", 0): BROKEN, ("u", 0): BROKEN}

@@ -9,20 +9,20 @@ from kafkapy.errors import Errors, KafkaError
 from tests.controller.lab import Lab
 
 MANY = 2 * _SMALLEST_PART + 50
-EPOCH = 2  # of broker 1
+EPOCH = 2  # the broker epoch of broker 1
 
 
 @pytest.fixture
 def led(lab: Lab) -> Lab:
-    """Broker 1 leads many partitions, which broker 2 follows."""
+    """Return a cluster in which broker 1 leads many partitions, and broker 2 follows."""
     lab.controller.create("t", by_hand={index: [1, 2] for index in range(MANY)})
     lab.brokers.sent.clear()
     return lab
 
 
 def test_all_brokers_know_the_next_leaders_of_some_partitions_before_others_are_handed_over(led, monkeypatch):
-    """Otherwise each partition would have no leader until all have one."""
-    informed = []  # partitions of which all brokers know the next leader, whenever the controller waits for them
+    """Otherwise every partition would be without a leader until all partitions have one."""
+    informed = []  # for each wait of the controller: of how many partitions each broker knows the next leader
 
     def wait_for_others(timeout_s):
         known = [[c.leader("t", index).id == 2 for index in range(MANY)] for c in led.brokers.caches.values()]

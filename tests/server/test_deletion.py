@@ -1,4 +1,4 @@
-"""Deletion under readers, and retention as clients change it, over real connections."""
+"""Segments deleted while clients read them, and retention settings changed by clients, over real connections."""
 
 import os
 import socket
@@ -7,6 +7,9 @@ import struct
 import pytest
 
 from kafkapy.errors import Errors
+from kafkapy.metadata import paths
+from kafkapy.metadata.local.tree import FILE_NAME, LocalTree
+from kafkapy.metadata.tree import Create
 from kafkapy.protocol.apis import DELETE_RECORDS, DELETE_TOPICS, FETCH, INCREMENTAL_ALTER_CONFIGS
 from tests.harness.wire import Wire
 from tests.server.requests import (
@@ -15,6 +18,7 @@ from tests.server.requests import (
     end_offset,
     fetch,
     fetch_request,
+    fetch_values,
     make_topic,
     produce,
     start_broker,
@@ -44,7 +48,7 @@ def log(server):
 
 
 class SlowReader:
-    """A client that fetched a whole segment and has read only the first bytes, so the broker is still sending."""
+    """A client that has read only the first bytes of a whole segment, so the broker is still sending it."""
 
     def __init__(self, server):
         self.wire = Wire(server.bootstrap_servers)
@@ -54,7 +58,7 @@ class SlowReader:
         assert self.size > SEGMENT // 2
 
     def finish(self):
-        """Read the rest. Return the records of the response."""
+        """Read and return the rest of the response."""
         self.wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * MIB)
         rest = bytearray(self.size)
         got = 0
@@ -109,6 +113,24 @@ def test_a_reader_in_the_middle_of_a_deleted_topic_finishes_its_read(server, log
     wire.close()
 
 
+def test_a_topic_that_was_marked_while_no_broker_ran_is_kept_if_topics_may_not_be_deleted(tmp_path):
+    server = start_broker(tmp_path)
+    with Wire(server.bootstrap_servers) as wire:
+        make_topic(wire, "t")
+        assert produce(wire, "t", batch(b"kept")).error_code == Errors.NONE
+    server.stop()
+    tree = LocalTree(tmp_path / FILE_NAME)
+    tree.commit([Create(paths.deletion_mark("t"))])
+    tree.close()
+    server = start_broker(tmp_path, delete_topic_enable="false")
+    try:
+        with Wire(server.bootstrap_servers) as wire:
+            assert fetch_values(wire, "t") == [b"kept"]
+        assert not server._tree.exists(paths.deletion_mark("t"))
+    finally:
+        server.stop()
+
+
 def set_topic(wire, topic, **settings):
     make = INCREMENTAL_ALTER_CONFIGS.Request
     configs = [
@@ -129,7 +151,7 @@ def test_retention_uses_the_settings_that_a_client_changed_last(server, log):
     assert fetch(wire, "big", 0).error_code == Errors.OFFSET_OUT_OF_RANGE
     assert bytes([BATCHES - 1]) * 1000 in bytes(fetch(wire, "big", BATCHES - 1).records)
     set_topic(wire, "big", retention_bytes="-1", retention_ms="1")
-    log.delete_old_segments()  # the records are of 2020
+    log.delete_old_segments()  # the records have timestamps of 2020
     assert log.log_start_offset == log.log_end_offset == BATCHES
     wire.close()
 

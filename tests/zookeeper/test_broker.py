@@ -1,4 +1,4 @@
-"""A broker whose metadata is in ZooKeeper: nodes that it writes and follows, its registration and its loss."""
+"""A broker whose metadata is in ZooKeeper: nodes that it writes and follows, its registration, and session losses."""
 
 import json
 import logging
@@ -39,7 +39,7 @@ def segment_bytes(server: BrokerServer, topic: str, partition: int) -> Any:
 
 
 def test_the_broker_writes_the_same_nodes_as_kafka(start: Start, tree: Tree) -> None:
-    """Paths, contents and versions as in the golden znodes of Kafka 3.9.1 (tests/data/golden/kafka-3.9.1-v2)."""
+    """Paths, contents and versions equal the golden znodes of Kafka 3.9.1 (tests/data/golden/kafka-3.9.1-v2)."""
     server = start(3)
     server.services.controller.create("t", partitions=2, overrides={"segment.bytes": "4096"})
     eventually(lambda: tree.exists("/latest_producer_id_block") and tree.get("/latest_producer_id_block").version == 1)
@@ -78,7 +78,7 @@ def test_the_broker_writes_the_same_nodes_as_kafka(start: Start, tree: Tree) -> 
 def test_topics_written_by_old_tools_or_by_hand_are_picked_up(start: Start, tree: Tree) -> None:
     server = start()
     services = server.services
-    # What kafka-topics.sh --zookeeper of Kafka 2.3 writes, and nothing more.
+    # kafka-topics.sh --zookeeper of Kafka 2.3 writes only these nodes.
     tree.commit(
         [
             Create("/config/topics/old", b'{"version":1,"config":{"segment.bytes":"2048"}}'),
@@ -155,7 +155,7 @@ def test_nodes_that_cannot_be_parsed_are_logged_and_affect_nothing_else(
     assert held == {"good", "odd-settings"}
     for path in ("/brokers/topics/bad", "/brokers/topics/odd-state/partitions/0/state", "/config/topics/odd-settings"):
         assert path in caplog.text
-    assert "its replicas are on brokers [7], ISR (); live are [0]" in caplog.text
+    assert "its replicas are on brokers [7], ISR (); live brokers: [0]" in caplog.text
     assert not list((tmp_path / "0").glob("*-stray"))
     tree.commit([Create("/brokers/topics/worse", b"\xff")])
     eventually(lambda: "/brokers/topics/worse" in caplog.text)
@@ -193,7 +193,7 @@ def test_a_broker_that_could_not_log_in_to_others_refuses_the_start(start: Start
         "inter_broker_listener_name": "CLIENT",
         "sasl_enabled_mechanisms": "SCRAM-SHA-256",
         "sasl_mechanism_inter_broker_protocol": "SCRAM-SHA-256",
-        "password_encoder_secret": "s",  # its password may be a stored setting, and is none
+        "password_encoder_secret": "s",  # the password could be a stored setting
     }
     with pytest.raises(ConfigError, match="must have username and password, with which this broker logs in to others"):
         start(**login)
@@ -290,7 +290,7 @@ def test_an_expired_session_is_followed_by_a_new_registration(
 def test_a_broker_goes_on_after_a_login_that_zookeeper_has_refused_for_a_moment(
     start: Start, connect: str, zookeeper: ZooKeeper, tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when ZooKeeper restarts: the broker gets another session, and the registration of the former one is there."""
+    """After a refused login, the broker gets a new session while its former registration still exists."""
     proxy = TcpProxy(zookeeper.port)
     failures: list[str] = []
     server = start(where=proxy.address + "/" + connect.partition("/")[2], on_failure=failures.append)
@@ -393,7 +393,7 @@ def test_a_stop_without_zookeeper_says_that_the_registration_stays(
 def test_a_deletion_that_others_ask_for_is_finished_later_when_zookeeper_is_away(
     start: Start, tree: Tree, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No new session starts it again: sessions survive when the whole ensemble was down."""
+    """The broker must retry by itself: it need not get a new session, which would start the deletion again."""
     server = start()
     server.services.controller.create("goes", partitions=1)
     mine = server.services.topics._tree
@@ -445,7 +445,7 @@ def test_consumers_nodes_are_neither_cached_nor_watched(
 def test_a_new_producer_waits_for_zookeeper_to_get_its_producer_id(
     start: Start, connect: str, zookeeper: ZooKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The broker's block of producer ids is used up: a new client retries until ZooKeeper is back."""
+    """When the broker's block of producer ids is used up, a new client retries until ZooKeeper is back."""
     monkeypatch.setattr(ProducerIds, "prefetch", lambda ids: None)
     proxy = TcpProxy(zookeeper.port)
     server = start(where=proxy.address + "/" + connect.partition("/")[2])
@@ -482,7 +482,7 @@ def test_a_new_producer_waits_for_zookeeper_to_get_its_producer_id(
 def test_partitions_are_moved_as_far_as_one_broker_can(
     start: Start, tree: Tree, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A partition has a replica on a dead broker; the move is requested by a client and by a node, as with Kafka."""
+    """One partition has replicas on dead brokers. Moves are requested by clients and by a node, as in Kafka."""
     server = start()
     path, state = "/brokers/topics/t", "/brokers/topics/t/partitions/0/state"
     server.services.controller.create("t", partitions=2)
@@ -516,11 +516,11 @@ def test_partitions_are_moved_as_far_as_one_broker_can(
         tree.commit([Create("/admin/reassign_partitions", both)])
         eventually(lambda: not tree.exists("/admin/reassign_partitions"))
         assert listed(wire) == {}
-    assert "requests is refused: the replicas [7] of partition 0 name brokers that are not there: [7]" in caplog.text
+    assert "requests is refused: the replicas [7] of partition 0 name brokers that are not live: [7]" in caplog.text
 
 
 def listed(wire: Wire) -> dict[tuple[str, int], tuple[list[int], list[int], list[int]]]:
-    """Return the reassignments: (topic, partition) -> replicas, adding replicas, removing replicas."""
+    """Return the reassignments in progress: {(topic, partition): (replicas, adding, removing)}."""
     api = apis.LIST_PARTITION_REASSIGNMENTS
     asked = [api.Request.Topics(name=name, partition_indexes=[0, 1, 2]) for name in ("t", "no")]
     by_name = wire.call(api, 0, topics=asked)
@@ -534,7 +534,7 @@ def listed(wire: Wire) -> dict[tuple[str, int], tuple[list[int], list[int], list
 
 
 def reassigned(wire: Wire, *asked: tuple[str, int, list[int] | None]) -> list[int]:
-    """Request reassignments; return the error code of each partition."""
+    """Request reassignments. Return the error code of each partition."""
     api = apis.ALTER_PARTITION_REASSIGNMENTS
     make = api.Request.Topics
     topics = [

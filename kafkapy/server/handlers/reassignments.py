@@ -88,10 +88,12 @@ def list_(broker: Services, call: Call, request: Any) -> Any:
         broker.controller.check_active()
     except KafkaError as error:
         return make(error_code=error.code, error_message=error.message)
+    asked: dict[str, set[int] | None] = {}
     if request.topics is None:
         asked = dict.fromkeys(broker.topics.names())
     else:
-        asked = {topic.name: set(topic.partition_indexes) for topic in request.topics}
+        for topic in request.topics:  # a topic may be named more than once
+            asked[topic.name] = {*(asked.get(topic.name) or ()), *topic.partition_indexes}
     found = []
     for name, indexes in asked.items():
         topic = broker.topics.get(name)
