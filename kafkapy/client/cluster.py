@@ -1,5 +1,6 @@
 """The metadata of a cluster (brokers, topics, leaders), and one connection to each broker that a client uses."""
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,8 +11,10 @@ from kafkapy.client.connection import Connection
 from kafkapy.client.errors import BrokerTimedOut, ConnectionFailed
 from kafkapy.client.security import Security, security_of
 from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
-from kafkapy.protocol.apis import METADATA
+from kafkapy.protocol.apis import METADATA, Api
 from kafkapy.runtime.addresses import host_port
+
+log = logging.getLogger(__name__)
 
 BACKOFF_S = 0.1
 CAN_FORBID = 4  # Metadata from this version on has allow_auto_topic_creation
@@ -235,11 +238,14 @@ class Cluster:
     def connection(self, node_id: int) -> Connection:
         """Return the shared connection to the broker with this id.
 
-        Connect on the first use, and again after that connection was closed. Raise ConnectionFailed if the broker is
-        not in the cached metadata or cannot be reached.
+        Connect on the first use, and again after that connection was closed, also by the broker. Raise ConnectionFailed
+        if the broker is not in the cached metadata or cannot be reached.
         """
         connection = self._by_node.get(node_id)
-        if connection is None or connection.closed:
+        if connection is not None and not connection.usable:
+            connection.close()
+            connection = None
+        if connection is None:
             connection = self._by_node[node_id] = self._connect(node_id)
         return connection
 
@@ -248,8 +254,13 @@ class Cluster:
 
         The caller returns the connection with `give_back`.
         """
-        idle = self._idle.get(node_id)
-        return idle.pop() if idle else self._connect(node_id)
+        idle = self._idle.get(node_id, [])
+        while idle:
+            connection = idle.pop()
+            if connection.usable:
+                return connection
+            connection.close()
+        return self._connect(node_id)
 
     def give_back(self, node_id: int, connection: Connection) -> None:
         """Keep a borrowed connection for the next `borrow`. Close it if a response is still outstanding on it."""
@@ -259,10 +270,18 @@ class Cluster:
             self._idle.setdefault(node_id, []).append(connection)
 
     def _connect(self, node_id: int) -> Connection:
+        """Return a new connection to the broker with this id. If that fails, forget the metadata of the topics that the
+        broker leads partitions of, so that other leaders are found."""
         broker = self.brokers.get(node_id)
-        if broker is None:
-            raise ConnectionFailed(f"Broker {node_id} is not among the brokers of the cluster at the moment.")
-        return self.connect_to(broker.host, broker.port)
+        try:
+            if broker is None:
+                raise ConnectionFailed(f"Broker {node_id} is not among the brokers of the cluster at the moment.")
+            return self.connect_to(broker.host, broker.port)
+        except ConnectionFailed:
+            for name, topic in list(self.topics.items()):
+                if any(partition.leader == node_id for partition in topic.partitions.values()):
+                    del self.topics[name]
+            raise
 
     def connect_to(self, host: str, port: int) -> Connection:
         """Return a new connection to a broker at this address, which the caller must close."""
@@ -288,7 +307,11 @@ class Cluster:
         address that can be reached. Raise ConnectionFailed if there is none."""
         found = False
         for connection in [*self._by_node.values(), self._bootstrap]:
-            if connection is not None and not connection.closed and not connection.in_flight:
+            if connection is None:
+                continue
+            if not connection.usable:
+                connection.close()
+            elif not connection.in_flight:
                 found = True
                 yield connection
         failure: ConnectionFailed | None = None
@@ -306,10 +329,34 @@ class Cluster:
             raise failure
 
     def controller(self) -> Connection:
-        """Return the shared connection to the controller, or to any broker if the brokers name no controller."""
-        if self.controller_id not in self.brokers:
-            self.refresh([])
+        """Return the shared connection to the controller, or to any broker if the brokers name no controller.
+
+        If the controller of the cached metadata cannot be reached, ask another broker which one is the controller.
+        """
+        if self.controller_id in self.brokers:
+            try:
+                return self.connection(self.controller_id)
+            except ConnectionFailed as error:
+                log.info("looking for another controller: %s", error)
+        self.refresh([])
         return self.connection(self.controller_id) if self.controller_id >= 0 else self.any_connection()
+
+    def ask_controller(self, api: Api, request: Any, results: str, *, at_most: int | None = None) -> list[Any]:
+        """Send a request to the controller. Return the field `results` of the response, whose items have error codes.
+
+        While all of them are NOT_CONTROLLER, because another broker becomes the controller, look for the controller and
+        send the request again, up to the time limit. Raise the errors of `Connection.call`, and KafkaError
+        NOT_CONTROLLER at the time limit.
+        """
+
+        def ask() -> list[Any]:
+            found: list[Any] = getattr(self.controller().call(api, request, at_most=at_most), results)
+            if found and all(one.error_code == Errors.NOT_CONTROLLER for one in found):
+                self.refresh([])
+                raise KafkaError(Errors.NOT_CONTROLLER)
+            return found
+
+        return self.retry(ask)
 
     def retry(self, work: Callable[[], T], *, never: Sequence[int] = (), timeout_s: float | None = None) -> T:
         """Call `work` and return its result. Call `work` again while it raises a retriable KafkaError.

@@ -122,7 +122,7 @@ class Connection:
         self._size = memoryview(bytearray(4))  # the size of the next frame, of which _size_end bytes were received
         self._size_end = 0
         self._is_proved = False  # the broker has sent a response, so it accepts the certificate or needs none
-        self._is_served = security.login  # the broker answers not only ApiVersions, so it needs no further login
+        self._is_served = security.login  # the broker has answered a request after ApiVersions, or this client logs in
         self._ranges: dict[int, tuple[int, int]] = {}
         self._log_in_at = math.inf  # a time.monotonic() time
         self._socket = self._connect(host, port, connect_timeout_s)
@@ -139,6 +139,17 @@ class Connection:
     @property
     def closed(self) -> bool:
         return self._socket.fileno() < 0
+
+    @property
+    def usable(self) -> bool:
+        """Whether another request can be sent. False after this client has closed the connection, or the broker has,
+        as brokers do with idle connections (connections.max.idle.ms). The broker's end is not noticed while a response
+        is outstanding."""
+        if self.closed or self._waiting:
+            return not self.closed
+        hang_up = select.poll()
+        hang_up.register(self._socket, select.POLLRDHUP)
+        return not hang_up.poll(0)
 
     @property
     def in_flight(self) -> int:
@@ -318,7 +329,7 @@ class Connection:
             return api.decode_response(frame, sent.version, _body_of(frame, sent))
 
     def exchange_token(self, token: bytes) -> bytes:
-        """Send a token of a login that is no request, as after SaslHandshake version 0, and return the answer to it."""
+        """Send a login token outside of a request, as after SaslHandshake version 0, and return the answer to it."""
         self._transmit(_SIZE.pack(len(token)) + token)
         sent = SentRequest(SASL_AUTHENTICATE, 0, 0)  # for messages
         with self._closing_on_failure(sent, self.timeout_s):
@@ -336,7 +347,7 @@ class Connection:
         try:
             frame = request_frame(api, version, sent.correlation_id, self.client_id, request)
         except ValueError as reason:
-            raise KafkaError(Errors.INVALID_REQUEST, f"this cannot be sent: {reason}") from reason
+            raise KafkaError(Errors.INVALID_REQUEST, f"{api.name} cannot be sent: {reason}") from reason
         self._transmit(frame)
         return sent
 

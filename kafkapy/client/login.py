@@ -27,7 +27,7 @@ class LoginConnection(Protocol):
         ...
 
     def exchange_token(self, token: bytes) -> bytes:
-        """Send a token that is no request, and return the broker's answer."""
+        """Send a token outside of a request, and return the broker's answer."""
         ...
 
 

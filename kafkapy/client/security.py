@@ -65,7 +65,7 @@ _REFUSED = {
     "ssl.engine.id": _OPENSSL,
     "ssl.engine.location": _OPENSSL,
 }
-# Settings of Kerberos, of Windows, and those whose meaning others have taken over.
+# Settings for Kerberos, for Windows, and settings that others have superseded.
 _WITHOUT_EFFECT = frozenset(
     """
     sasl.kerberos.keytab sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.principal

@@ -10,7 +10,7 @@ import ssl
 
 from kafkapy.client.errors import AuthenticationFailed, ConnectionFailed
 
-# What OpenSSL calls these errors says little to a person.
+# Descriptions in place of OpenSSL's names, which say little to a person.
 _REASONS = {
     "WRONG_VERSION_NUMBER": "the server does not speak TLS",
     "TLSV13_ALERT_CERTIFICATE_REQUIRED": "a client certificate is needed",
@@ -23,7 +23,7 @@ _REASONS = {
 
 
 def encrypt(connected: socket.socket, context: ssl.SSLContext, host: str, address: str) -> ssl.SSLSocket:
-    """Return the connected socket with TLS, after the handshake, for which the socket's time-out holds.
+    """Do the TLS handshake, within the socket's time-out, and return the TLS socket in place of `connected`.
 
     `host` is the name that the certificate must have. If the handshake fails, the socket is closed. Raise
     AuthenticationFailed if the certificate is not accepted or nothing can be agreed on, and ConnectionFailed if the

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
+from kafkapy.testing import at_exit
 from kafkapy.testing.secured import Secured
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ STOP_TIMEOUT_S = 60.0
 DEFAULTS = {"listeners": "PLAINTEXT://127.0.0.1:0", "group.initial.rebalance.delay.ms": 0}
 
 
-# What java.util.Properties would read as something else.
+# Characters that java.util.Properties would read as something else.
 _ESCAPE = re.compile(r"[\\\n\r]|^\s")
 
 
@@ -45,7 +46,8 @@ class Broker:
 
     Args:
         log_dir: the data directory; None: a new directory that is removed when the broker stops.
-        process: run `kafkapy start` in a child process instead of threads of this process.
+        process: run `kafkapy start` in a child process instead of threads of this process. The child process is killed
+            when this process exits normally without `stop`.
         tls: encrypt connections, with a certificate that is made for this broker (needs the extra `security`).
         users: passwords by user name; clients must log in by PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
         config: settings by name ({"num.partitions": 4}), which override `overrides` and the defaults.
@@ -67,14 +69,14 @@ class Broker:
         users: Mapping[str, str] | None = None,
         **overrides: Any,
     ) -> None:
+        self._secured: Secured | None = None
+        if tls or users is not None:
+            self._secured = Secured(tls=tls, users=users)
         self._owns_dir = log_dir is None
         self.log_dir = Path(tempfile.mkdtemp(prefix="kafkapy-") if log_dir is None else log_dir)
         self.process = process
         self.listeners: list[str] = []
         self.pid = os.getpid()
-        self._secured: Secured | None = None
-        if tls or users is not None:
-            self._secured = Secured(tls=tls, users=users)
         self._settings: dict[str, Any] = {
             "log.dirs": str(self.log_dir),
             **DEFAULTS,
@@ -193,6 +195,7 @@ class Broker:
             start_new_session=True,
         )
         self._child = child
+        at_exit.register(self._clean_up)
         # The watchdog kills a broker that hangs, which ends the read below.
         watchdog = threading.Timer(START_TIMEOUT_S, child.kill)
         watchdog.start()
@@ -237,6 +240,7 @@ class Broker:
             child.stdout.close()
 
     def _clean_up(self) -> None:
+        at_exit.unregister(self._clean_up)
         self._server = None
         self._end_child()
         if self._stderr is not None:

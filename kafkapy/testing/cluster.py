@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
+from kafkapy.testing import at_exit
 from kafkapy.testing.broker import START_TIMEOUT_S, Broker, BrokerFailed
 from kafkapy.testing.secured import Secured
 from kafkapy.testing.zookeeper import ZooKeeper
@@ -29,7 +30,8 @@ class Cluster:
 
     A topic has 3 replicas if its creator does not say otherwise, or as many as there are brokers. The topics of groups
     and transactions have few partitions, for a fast start. A broker that was killed is noticed when its session ends,
-    after 6 s (zookeeper.session.timeout.ms); one that is stopped hands its partitions over first.
+    after 6 s (zookeeper.session.timeout.ms); one that is stopped hands its partitions over first. All processes are
+    killed when this process exits normally without `stop`.
 
     Args:
         brokers: how many.
@@ -64,11 +66,11 @@ class Cluster:
             raise ValueError(f"a cluster needs at least one broker, not {brokers}")
         self.zookeeper = zookeeper or ""
         self._jars = zookeeper_jars
-        self._owns_dir = directory is None
-        self.directory = Path(tempfile.mkdtemp(prefix="kafkapy-cluster-") if directory is None else directory)
         self._secured: Secured | None = None
         if tls or users is not None:
             self._secured = Secured(tls=tls, users=users)
+        self._owns_dir = directory is None
+        self.directory = Path(tempfile.mkdtemp(prefix="kafkapy-cluster-") if directory is None else directory)
         self._settings: dict[str, Any] = {
             **_defaults(min(REPLICAS, brokers)),
             **(self._secured.settings() if self._secured is not None else {}),
@@ -171,8 +173,7 @@ class Cluster:
                 self._server.stop()
                 self._server = None
                 self.zookeeper = ""
-            if self._owns_dir:
-                shutil.rmtree(self.directory, ignore_errors=True)
+            self._remove_directory()
 
     def kill(self, number: int) -> None:
         """Kill the broker with this id as `kill -9` does. Its data directory is kept for the next `start`."""
@@ -184,7 +185,15 @@ class Cluster:
         self.stop(number)
         self.start(number)
 
+    def _remove_directory(self) -> None:
+        """Remove the directory if this object has created it."""
+        at_exit.unregister(self._remove_directory)
+        if self._owns_dir:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
     def _start_all(self) -> None:
+        # Before the others: what is registered last is called first, so nothing writes to the directory any more.
+        at_exit.register(self._remove_directory)
         if not self.zookeeper:
             self._server = ZooKeeper(self.directory / "zookeeper", self._jars)
             self.zookeeper = self._server.address

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cryptography import x509
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-BROKER_USER = "kafkapy-broker"  # as which brokers log in at each other
+BROKER_USER = "kafkapy-broker"  # the user as which brokers log in to each other
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")  # an option's name that needs no quotes in a JAAS line
 _HOSTS = ("localhost", "127.0.0.1", "::1")
@@ -28,7 +28,7 @@ _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 class Secured:
-    """How the brokers of a test are secured: their settings, and the properties for clients.
+    """The security of a test's brokers: their settings, and the properties for clients.
 
     Attributes:
         protocol: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.

@@ -7,6 +7,8 @@ import subprocess
 import time
 from pathlib import Path
 
+from kafkapy.testing import at_exit
+
 JARS_VARIABLE = "KAFKAPY_ZOOKEEPER_JARS"
 START_TIMEOUT_S = 60.0
 DEBIAN_JARS = Path("/usr/share/java")
@@ -72,6 +74,7 @@ class ZooKeeper:
                     stderr=log,
                     start_new_session=True,
                 )
+            at_exit.register(self.stop)
             try:
                 self._wait_until_serving()
             except BaseException:
@@ -79,12 +82,13 @@ class ZooKeeper:
                 raise
 
     def stop(self) -> None:
-        """End the server at once. Its own log on disk has every change that it has acknowledged."""
+        """Kill the server. Its own log on disk has every change that it has acknowledged."""
+        at_exit.unregister(self.stop)
         self._child.kill()
         self._child.wait()
 
     def _wait_until_serving(self) -> None:
-        """Raise ZooKeeperFailed if the server ends, or does not serve within START_TIMEOUT_S."""
+        """Wait until the server serves. Raise ZooKeeperFailed if it ends, or does not serve within START_TIMEOUT_S."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while "Mode: standalone" not in self._ask("srvr"):
             code = self._child.poll()

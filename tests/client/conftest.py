@@ -25,8 +25,8 @@ class FakeBroker:
     """A broker on 127.0.0.1 with scripted responses.
 
     `topics` maps names to the leader's id of each partition; `nodes` holds the brokers of the cluster by id (this
-    one is 1). `answers[api key]` returns the response to a request, or HANG_UP, SILENCE or bytes that are sent
-    unchanged. `seen` has every request as (api name, version, message), records copied.
+    one is 1), of which `controller` is one. `answers[api key]` returns the response to a request, or HANG_UP, SILENCE
+    or bytes that are sent unchanged. `seen` has every request as (api name, version, message), records copied.
     """
 
     def __init__(self) -> None:
@@ -44,10 +44,15 @@ class FakeBroker:
         self.port = self._server.port
         self.address = f"127.0.0.1:{self.port}"
         self.nodes: dict[int, int] = {1: self.port}
+        self.controller = 1
 
     def requests(self, name: str) -> list[Any]:
         """Return the received messages of one API, oldest first."""
         return [message for api, _, message in self.seen if api == name]
+
+    def drop_connections(self) -> None:
+        """Close all connections, as a broker does that finds them idle."""
+        self._server.drop_connections()
 
     def close(self) -> None:
         self._server.close()
@@ -81,7 +86,7 @@ class FakeBroker:
         return shape(
             brokers=[shape.Brokers(node_id=node, host="127.0.0.1", port=port) for node, port in self.nodes.items()],
             cluster_id="fake",
-            controller_id=1,
+            controller_id=self.controller,
             topics=[self._topic(name) for name in names],
         )
 
@@ -111,7 +116,7 @@ def fake_broker() -> Iterator[FakeBroker]:
 
 @pytest.fixture
 def second_broker(fake_broker: FakeBroker) -> Iterator[FakeBroker]:
-    """Another broker of the same cluster, with the id 2; both return the same metadata."""
+    """Start another broker of the same cluster, with the id 2. Both return the same metadata."""
     broker = FakeBroker()
     fake_broker.nodes[2] = broker.port
     broker.nodes = fake_broker.nodes

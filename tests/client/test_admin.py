@@ -4,6 +4,7 @@ import pytest
 
 from kafkapy.client.administration.admin import BROKER, DELETE, LATEST, SET, TOPIC, Admin
 from kafkapy.client.administration.descriptions import NewTopic
+from kafkapy.client.errors import ConnectionFailed
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol import apis
 
@@ -44,6 +45,43 @@ def test_a_topic_is_created_as_described_and_waited_for(fake_broker):
     assert (topic.num_partitions, topic.replication_factor) == (-1, -1)
     assert [(one.partition_index, one.broker_ids) for one in topic.assignments] == [(0, [1]), (1, [1])]
     assert [(one.name, one.value) for one in topic.configs] == [("retention.ms", "1")]
+
+
+@pytest.mark.parametrize("former", ["is alive", "is not alive"])
+def test_a_topic_is_created_by_the_present_controller(fake_broker, second_broker, former):
+    shape = apis.CREATE_TOPICS.Response
+
+    def make(request):
+        second_broker.topics["t"] = [2]
+        return shape(topics=[shape.Topics(name="t")])
+
+    fake_broker.answers[apis.CREATE_TOPICS.key] = lambda _: shape(
+        topics=[shape.Topics(name="t", error_code=Errors.NOT_CONTROLLER)]
+    )
+    second_broker.answers[apis.CREATE_TOPICS.key] = make
+    with Admin(second_broker.address) as admin:
+        admin.cluster.refresh([])
+        fake_broker.controller = second_broker.controller = 2
+        if former == "is not alive":
+            fake_broker.close()
+        assert list(admin.create_topic("t").partitions) == [0]
+
+
+def test_offsets_are_asked_of_the_next_leader_when_the_known_one_is_not_reached(fake_broker, second_broker):
+    shape = apis.LIST_OFFSETS.Response.Topics
+    for broker in (fake_broker, second_broker):
+        broker.answers[apis.LIST_OFFSETS.key] = lambda _: apis.LIST_OFFSETS.Response(
+            topics=[shape(name="t", partitions=[shape.Partitions(partition_index=0, offset=7)])]
+        )
+    fake_broker.topics["t"] = [2]
+    with Admin(fake_broker.address) as admin:
+        admin.offsets({("t", 0): LATEST})
+        second_broker.close()
+        fake_broker.topics["t"] = [1]
+        with pytest.raises(ConnectionFailed):
+            admin.offsets({("t", 0): LATEST})
+        assert admin.offsets({("t", 0): LATEST})["t", 0].offset == 7
+    assert len(fake_broker.requests("ListOffsets")) == 1
 
 
 def test_offsets_are_asked_of_each_leader(fake_broker, second_broker):

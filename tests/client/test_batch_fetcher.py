@@ -28,7 +28,7 @@ def batch(base_offset, count=2, size=10):
 
 
 class Log:
-    """A partition of a fake broker: batches, each with the offset behind it.
+    """A partition of a fake broker: batches, each with the offset after its last record.
 
     A Fetch is answered with as many batches as fit into `fetch_bytes`, at least one. `script` has the first responses:
     error codes, responses, or the answers that the fake broker knows.

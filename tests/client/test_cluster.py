@@ -7,6 +7,7 @@ from kafkapy.client.errors import BrokerTimedOut, ConnectionFailed
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol import apis
 from tests.client.conftest import HANG_UP, SILENCE
+from tests.harness.waiting import eventually
 
 
 def test_a_partition_without_a_leader_is_waited_for(fake_broker):
@@ -66,11 +67,11 @@ def test_no_address_that_answers_is_a_failed_connection(fake_broker):
 
 def test_another_broker_is_asked_when_one_closes_the_connection(fake_broker, second_broker):
     with Cluster(fake_broker.address) as cluster:
-        cluster.refresh([])  # learns of the second broker
+        cluster.refresh([])  # the response has the second broker
         fake_broker.answers[apis.METADATA.key] = lambda request: HANG_UP
         second_broker.topics["t"] = [2]
         assert cluster.leader_of("t", 0) == 2
-        cluster.refresh([])  # and then over the connection that is open
+        cluster.refresh([])  # this request uses the connection that is open
 
 
 def test_a_connection_that_was_closed_while_idle_is_replaced(fake_broker):
@@ -81,6 +82,22 @@ def test_a_connection_that_was_closed_while_idle_is_replaced(fake_broker):
         fake_broker.answers[apis.METADATA.key] = lambda request: next(answers, None) or answer_metadata(request)
         cluster.refresh([])
     assert len(fake_broker.requests("Metadata")) == 3
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [Cluster.any_connection, Cluster.controller, lambda cluster: cluster.borrow(1)],
+    ids=["any", "the controller", "borrowed"],
+)
+def test_a_request_does_not_go_to_a_connection_that_the_broker_has_closed(fake_broker, chosen):
+    with Cluster(fake_broker.address) as cluster:
+        cluster.refresh([])
+        idle = chosen(cluster)
+        cluster.give_back(1, idle)  # for the next `borrow`
+        fake_broker.drop_connections()
+        eventually(lambda: not idle.usable)
+        assert chosen(cluster).call(apis.METADATA, apis.METADATA.Request(topics=[])).cluster_id == "fake"
+        assert idle.closed
 
 
 def test_brokers_that_all_close_the_connection_are_each_asked_once(fake_broker, second_broker):

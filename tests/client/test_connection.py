@@ -46,7 +46,7 @@ def test_an_api_that_the_broker_does_not_have_is_refused_before_it_is_sent(fake_
 
 
 def test_the_error_for_a_refused_connection_has_address_and_reason():
-    with socket.socket() as bound:  # and does not listen, nor does another program then
+    with socket.socket() as bound:  # the port is taken, but nothing listens
         bound.bind(("127.0.0.1", 0))
         port = bound.getsockname()[1]
         with pytest.raises(ConnectionFailed, match=f"No connection to 127.0.0.1:{port}: connection refused"):

@@ -25,8 +25,8 @@ def records(*values, base_offset=0, **more):
 
 
 class Log:
-    """Serves `partitions[index]`: (first offset, end offset, batches). Fetch returns the batches from the one with the
-    offset on, cut off after `cut` bytes."""
+    """The partitions of a fake broker: (first offset, end offset, batches) by index. Fetch returns the batch with the
+    offset and those after it, cut off after `cut` bytes."""
 
     def __init__(self, broker, partitions):
         self.partitions = partitions
@@ -90,6 +90,20 @@ def test_a_batch_that_is_cut_off_is_fetched_again(fake_broker):
         assert consumer.positions == {("t", 0): 1}
         log.cut = None
         assert [record.value for record in consumer.poll()] == [b"b"]
+
+
+def test_a_batch_that_does_not_fit_into_a_fetch_of_an_old_broker_is_an_error(fake_broker):
+    """Brokers before Kafka 0.10.1 send only its beginning, again and again."""
+    batch = records(b"a")
+    log = Log(fake_broker, [(0, 1, [(0, batch)])])
+    log.cut = len(batch) - 1
+    with Consumer(fake_broker.address) as consumer:
+        consumer.assign_topic("t")
+        with pytest.raises(KafkaError, match="t-0 at offset 0 has a batch of more than partition_bytes") as error:
+            consumer.poll()
+        assert error.value.code == Errors.RECORD_LIST_TOO_LARGE
+        log.cut = None
+        assert [record.value for record in consumer.poll()] == [b"a"]
 
 
 def test_records_before_the_position_are_left_out(fake_broker):

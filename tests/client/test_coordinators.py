@@ -105,6 +105,20 @@ def test_an_unreachable_coordinator_is_looked_up_again_at_the_next_call(fake_bro
     assert coordinators.ask("a", describe_one("a")) == "here"
 
 
+def test_an_unreachable_coordinator_of_several_keys_is_looked_up_again(fake_broker, second_broker, nodes, cluster):
+    fake_broker.answers[apis.DESCRIBE_GROUPS.key] = second_broker.answers[apis.DESCRIBE_GROUPS.key] = described(
+        [{}, {}]
+    )
+    nodes["a"] = nodes["b"] = 2
+    coordinators = Coordinators(cluster, GROUP)
+    assert coordinators.ask_each(["a", "b"], describe) == {"a": "here", "b": "here"}
+    second_broker.close()
+    nodes["a"] = nodes["b"] = 1
+    with pytest.raises(ConnectionFailed):
+        coordinators.ask_each(["a", "b"], describe)
+    assert coordinators.ask_each(["a", "b"], describe) == {"a": "here", "b": "here"}
+
+
 def test_only_the_keys_that_failed_are_asked_for_again(fake_broker, nodes, cluster):
     fake_broker.answers[apis.DESCRIBE_GROUPS.key] = described([{"b": Errors.NOT_COORDINATOR}, {}])
     assert Coordinators(cluster, GROUP).ask_each(["a", "b"], describe) == {"a": "here", "b": "here"}

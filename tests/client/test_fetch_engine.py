@@ -37,12 +37,18 @@ def test_each_partition_comes_first_once_in_a_round_of_turns():
 def test_a_partition_has_its_data_offsets_and_aborted_transactions_or_its_error():
     aborted = PARTITION.AbortedTransactions(producer_id=7, first_offset=3)
     full = PARTITION(
-        partition_index=1, high_watermark=9, last_stable_offset=8, aborted_transactions=[aborted], records=b"xy"
+        partition_index=1,
+        high_watermark=9,
+        last_stable_offset=8,
+        aborted_transactions=[aborted],
+        preferred_read_replica=2,
+        records=b"xy",
     )
     failed = PARTITION(partition_index=2, error_code=Errors.NOT_LEADER_OR_FOLLOWER, records=None)
     first, second = fetched_partitions(response_of(full, failed))
     assert (first.where, bytes(first.data), first.high_watermark, first.last_stable_offset) == (("t", 1), b"xy", 9, 8)
     assert first.aborted == [(7, 3)]
+    assert (first.replica, second.replica) == (2, -1)
     assert (second.error_code, bytes(second.data), second.aborted) == (Errors.NOT_LEADER_OR_FOLLOWER, b"", [])
 
 

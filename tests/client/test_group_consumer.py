@@ -21,6 +21,7 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol import apis
 from kafkapy.protocol.consumer_protocol import ASSIGNMENT, SUBSCRIPTION
 from kafkapy.record.batch import build
+from tests.harness.waiting import eventually
 
 PATIENCE_S = 20.0
 
@@ -263,8 +264,68 @@ def test_a_coordinator_that_has_moved_is_found(coordinator, consumer_of, second_
     poll_until(consumer, lambda: second_broker.requests("Heartbeat"))
 
 
+def test_a_commit_does_not_go_to_a_connection_that_the_coordinator_has_closed(fake_broker, coordinator, consumer_of):
+    consumer = consumer_of(auto_commit=False)
+    poll_until(consumer, joined(consumer))
+    idle = consumer._session.link.connection()
+    fake_broker.drop_connections()
+    eventually(lambda: not idle.usable)
+    errors = []
+    consumer.commit_async({("t", 0): 7}, lambda offsets, error: errors.append(error))
+    poll_until(consumer, lambda: errors)
+    assert errors == [None]
+
+
+def naming(replica, request):
+    """Answer a Fetch as a leader does that names a replica to fetch from instead (KIP-392)."""
+    shape = apis.FETCH.Response.Responses
+    return apis.FETCH.Response(
+        responses=[
+            shape(
+                topic=topic.topic,
+                partitions=[
+                    shape.Partitions(
+                        partition_index=one.partition, high_watermark=10, preferred_read_replica=replica, records=None
+                    )
+                    for one in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def test_records_are_fetched_from_the_replica_that_the_leader_names(
+    fake_broker, coordinator, consumer_of, second_broker
+):
+    Coordinator(second_broker)
+    coordinator.Fetch = lambda request, code: naming(2, request)
+    consumer = consumer_of(rack="r")
+    records = poll_until(consumer, lambda: consumer.positions() == {("t", 0): 10, ("t", 1): 10})
+    expected = [(0, offset) for offset in range(3, 10)] + [(1, offset) for offset in range(10)]
+    assert sorted((record.partition, record.offset) for record in records) == expected
+    assert [request.rack_id for request in fake_broker.requests("Fetch")] == ["r"]  # the leader gets only one Fetch
+
+
+@pytest.mark.parametrize("code", [Errors.OFFSET_OUT_OF_RANGE, Errors.NOT_LEADER_OR_FOLLOWER])
+def test_the_leader_is_asked_again_after_an_error_of_the_replica_that_it_has_named(
+    coordinator, consumer_of, second_broker, code
+):
+    Coordinator(second_broker).errors["Fetch"] += [code]
+    from_the_log = coordinator.Fetch
+
+    def fetch(request, none):
+        return from_the_log(request, none) if second_broker.requests("Fetch") else naming(2, request)
+
+    coordinator.Fetch = fetch
+    consumer = consumer_of(rack="r")
+    records = poll_until(consumer, lambda: consumer.positions() == {("t", 0): 10, ("t", 1): 10})
+    expected = [(0, offset) for offset in range(3, 10)] + [(1, offset) for offset in range(10)]
+    assert sorted((record.partition, record.offset) for record in records) == expected
+
+
 def test_a_refused_connection_is_an_error_at_the_first_poll():
-    with socket.socket() as bound:  # and does not listen, nor does another program then
+    with socket.socket() as bound:  # the port is taken, but nothing listens
         bound.bind(("127.0.0.1", 0))
         with GroupConsumer(f"127.0.0.1:{bound.getsockname()[1]}", "g") as consumer:
             consumer.subscribe(["t"])
@@ -322,7 +383,7 @@ def test_a_cooperative_member_drops_its_partitions_when_it_is_lost_in_a_rebalanc
         assert time.monotonic() < deadline, "it does not happen"
         records = consumer.poll(0.02)
         if ("lost", held) in events.calls:
-            after += records  # also those of the poll that notices the loss
+            after += records  # includes the records of the poll that notices the loss
     assert sorted((record.partition, record.offset) for record in after) == [(0, 8), (0, 9), (1, 8), (1, 9)]
     assert events.calls == [("assigned", held), ("lost", held), ("assigned", held)]
     joins = [SUBSCRIPTION.decode(one.protocols[0].metadata)[1] for one in fake_broker.requests("JoinGroup")]
@@ -532,7 +593,7 @@ def test_nothing_is_committed_while_the_group_rebalances(coordinator, consumer_o
     poll_until(consumer, joined(consumer))
     coordinator.errors["JoinGroup"].append(silence)
     consumer.enforce_rebalance()
-    poll_until(consumer, lambda: len(coordinator.broker.requests("JoinGroup")) == 2)  # one comes after a short pause
+    poll_until(consumer, lambda: len(coordinator.broker.requests("JoinGroup")) == 2)  # one comes after a pause
     with pytest.raises(CommitFailed, match="commit again"):
         consumer.commit()
     assert consumer.committed([("t", 0)]) == {("t", 0): OffsetAndMetadata(3)}

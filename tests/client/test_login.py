@@ -136,7 +136,7 @@ def test_a_tls_message_without_data_is_not_taken_for_a_response(tmp_path):
     thread.start()
     encrypted = tls_module.encrypt(ours, security.context(), "localhost", "localhost:1")
     thread.join()
-    theirs.sendall(outgoing.read())  # the tickets
+    theirs.sendall(outgoing.read())  # the session tickets
     buffer = memoryview(bytearray(4))
     assert select.select([encrypted], [], [], 10)[0]
     assert tls_module.receive_at_once(encrypted, buffer) is None

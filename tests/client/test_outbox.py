@@ -39,11 +39,11 @@ class Log:
 
 
 class Store:
-    """Answers Produce for a broker. Each of the first requests has one of the `accidents`; later ones succeed."""
+    """The Produce responses of a broker. Each of the first requests has one of the `accidents`. Later ones succeed."""
 
     def __init__(self, broker, accidents=(), hang_up=None, largest=1 << 30):
         self.logs = defaultdict(Log)
-        self.requests = []  # the partitions in each
+        self.requests = []  # the partitions of each request
         self.accidents = list(accidents)
         self.largest = largest
         self._hang_up = hang_up
@@ -102,6 +102,33 @@ def test_five_requests_are_in_flight_and_further_batches_wait(fake_broker):
         assert producer._outbox.waiting_bytes > 0
         may_answer.set()
     assert store.logs[0].values == [b"first", *(b"%d" % number for number in range(6))]
+
+
+def test_a_retry_does_not_wait_for_the_response_of_another_broker(fake_broker, second_broker, monkeypatch):
+    monkeypatch.setattr("kafkapy.client.producing.outbox.BACKOFF_S", 0.1)
+    fake_broker.topics["t"] = [1, 2]
+    slow, other = Store(fake_broker), Store(second_broker, ["moved"])
+    is_stored = threading.Event()
+    waited = []
+
+    def answer_at_last(request):
+        waited.append(is_stored.wait(20))
+        return slow.answer(request)
+
+    def answer(request):
+        response = other.answer(request)
+        if other.logs[1].values:
+            is_stored.set()
+        return response
+
+    fake_broker.answers[apis.PRODUCE.key] = answer_at_last
+    second_broker.answers[apis.PRODUCE.key] = answer
+    with RecordProducer(fake_broker.address) as producer:
+        producer.send_batch(batch_of(b"0"))
+        producer.send_batch(batch_of(b"1", partition=1))
+        producer.flush()
+    assert waited == [True]
+    assert (slow.logs[0].values, other.logs[1].values) == ([b"0"], [b"1"])
 
 
 def test_only_one_request_is_in_flight_until_the_broker_has_stored_the_first_batch(fake_broker):

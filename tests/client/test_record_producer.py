@@ -12,12 +12,12 @@ from tests.harness.batches import iter_batches
 
 
 class Store:
-    """Keeps produced batches; its first responses are `errors`, one for each request."""
+    """The batches that a fake broker has stored. `errors` has its first responses, one for each request."""
 
     def __init__(self, broker, errors=()):
         self.broker = broker
         self.errors = list(errors)
-        self.batches = []  # (topic, partition, bytes), also those refused
+        self.batches = []  # (topic, partition, bytes) of each batch, also of refused ones
         self.stored = []
         broker.answers[apis.PRODUCE.key] = self.answer
 
@@ -252,7 +252,9 @@ def test_one_request_has_one_batch_a_partition(fake_broker):
     with RecordProducer(fake_broker.address, batch_bytes=200) as producer:
         for number in range(40):
             producer.send("t", b"%050d" % number, partition=number % 2)
-    for request in fake_broker.requests("Produce"):
+    requests = fake_broker.requests("Produce")
+    assert len(requests) > 1
+    for request in requests:
         indexes = [part.index for topic in request.topic_data for part in topic.partition_data]
         assert len(indexes) == len(set(indexes))
 
@@ -263,6 +265,31 @@ def test_a_partition_that_is_not_there_is_refused_when_it_is_given(fake_broker):
         producer.send("t", b"v", partition=1)
 
 
+def test_a_partition_that_was_added_can_be_given(fake_broker):
+    fake_broker.topics = {"t": [1]}
+    store = Store(fake_broker)
+    with RecordProducer(fake_broker.address) as producer:
+        producer.send("t", b"0", partition=0)
+        fake_broker.topics = {"t": [1, 1]}
+        producer.send("t", b"1", partition=1)
+    assert sorted(index for _, index, _ in store.stored) == [0, 1]
+
+
+def test_partitions_that_were_added_are_noticed_once_the_metadata_is_too_old(fake_broker):
+    fake_broker.topics = {"t": [1]}
+    Store(fake_broker)
+    with RecordProducer(fake_broker.address) as producer:
+        producer.send("t", b"0")
+        fake_broker.topics = {"t": [1, 1]}
+        producer.flush()
+        assert producer.partition_count("t") == 1
+        producer._refresh_at = 0.0
+        producer.send("t", b"1")
+        producer.flush()
+        assert producer.partition_count("t") == 2
+        assert producer._refresh_at > 0.0
+
+
 def test_a_record_without_key_goes_where_there_is_a_leader_after_its_partition_has_lost_it(fake_broker):
     fake_broker.topics = {"t": [1, 1]}
     store = Store(fake_broker)
@@ -271,7 +298,7 @@ def test_a_record_without_key_goes_where_there_is_a_leader_after_its_partition_h
             producer.send("t", value)
             producer.flush()
         ((_, lost, _), (_, again, _)) = store.stored
-        assert again == lost  # the partition changes when its batch is full, and not with each batch
+        assert again == lost  # the partition changes only when its batch is full
         fake_broker.topics["t"][lost] = -1
         producer.cluster.refresh(["t"])
         producer.send("t", b"3")

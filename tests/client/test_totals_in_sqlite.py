@@ -15,7 +15,7 @@ from kafkapy.client import Admin, RecordProducer
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "totals_in_sqlite.py"
 ACCOUNTS = 7
 ROUNDS = 4
-RECORDS = 4_000  # of a round
+RECORDS = 4_000  # of each round
 PATIENCE_S = 60.0
 
 

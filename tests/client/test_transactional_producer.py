@@ -319,7 +319,7 @@ def test_an_abort_waits_for_batches_in_flight(fake_broker, coordinator, producer
     for batch in list(producer._open.values()):
         producer._close_batch(batch)
     producer._outbox.step(wait=False)
-    producer.send("t", b"1", partition=0)  # is never sent
+    producer.send("t", b"1", partition=0)  # this record is never sent
     producer.abort()
     assert [values for *_, values in coordinator.stored] == [[b"0"]]
     assert [name for name, _, _ in fake_broker.seen][-2:] == ["Produce", "EndTxn"]

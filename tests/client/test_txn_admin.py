@@ -26,7 +26,8 @@ def admin(fake_broker):
 
 
 def know_producers(broker, producers):
-    """`producers`: by partition of t, (producer id, time of its last write, first offset of its transaction)."""
+    """Have the broker answer DescribeProducers with `producers`: for each partition of t, (producer id, time of its
+    last write, first offset of its transaction)."""
     shape = apis.DESCRIBE_PRODUCERS.Response.Topics
     state = shape.Partitions.ActiveProducers
 
@@ -61,7 +62,7 @@ def know_producers(broker, producers):
 
 
 def know_transactions(broker, transactions):
-    """`transactions`: transactional id -> (producer id, partitions of t)."""
+    """Have the broker list and describe `transactions`: {transactional id: (producer id, partitions of t)}."""
     listed, state = apis.LIST_TRANSACTIONS.Response, apis.DESCRIBE_TRANSACTIONS.Response
     broker.answers[apis.LIST_TRANSACTIONS.key] = lambda request: listed(
         transaction_states=[

@@ -2,7 +2,10 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -94,6 +97,29 @@ def test_a_child_that_died_raises_an_error_at_the_end(tmp_path):
     os.kill(broker.pid, signal.SIGKILL)
     with pytest.raises(BrokerFailed, match="exit code -9"):
         broker.stop()
+
+
+def test_a_child_is_killed_and_its_directory_removed_when_its_parent_exits_without_a_stop():
+    parent = "import kafkapy; broker = kafkapy.Broker(process=True).start(); print(broker.pid, broker.log_dir)"
+    output = subprocess.run([sys.executable, "-c", parent], capture_output=True, text=True, check=True).stdout
+    pid, directory = output.split()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid), signal.SIGKILL)  # and so it does not outlive the test either
+    assert not Path(directory).exists()
+
+
+def test_a_child_goes_on_when_a_process_that_its_parent_has_forked_exits():
+    parent = (
+        "import kafkapy, os, sys\n"
+        "from kafkapy.client import Admin\n"
+        "broker = kafkapy.Broker(process=True).start()\n"
+        "if not (forked := os.fork()):\n"
+        "    sys.exit()\n"
+        "os.waitpid(forked, 0)\n"
+        "with Admin(broker.bootstrap_servers) as admin:\n"
+        "    admin.list_topics()\n"
+    )
+    subprocess.run([sys.executable, "-c", parent], check=True)
 
 
 def test_only_a_running_child_can_be_killed():

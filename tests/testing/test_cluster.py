@@ -1,7 +1,11 @@
 """`kafkapy.Cluster`: brokers in processes of their own, with a ZooKeeper."""
 
 import os
+import signal
 import socket
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -81,6 +85,21 @@ def test_brokers_are_killed_stopped_and_started_again_and_nothing_is_left_at_the
     assert not cluster.directory.exists()
     with pytest.raises(BrokerFailed, match="No broker of the cluster is running"):
         cluster.bootstrap_servers  # noqa: B018 - the property raises
+
+
+@pytest.mark.other_runtime
+def test_nothing_is_left_when_the_parent_exits_without_a_stop(jars):
+    parent = (
+        "import sys, kafkapy\n"
+        "cluster = kafkapy.Cluster(1, zookeeper_jars=sys.argv[1]).start()\n"
+        "print(cluster.broker(1).pid, cluster._server._child.pid, cluster.directory)"
+    )
+    command = [sys.executable, "-c", parent, str(jars)]
+    *pids, directory = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
+    assert not Path(directory).exists()
 
 
 def test_clusters_share_a_running_zookeeper_by_chroots(zookeeper, no_jars):

@@ -1,5 +1,6 @@
 """kafkapy.Broker with TLS and users: its own certificates, and the properties for clients."""
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -65,8 +66,11 @@ def test_any_name_and_password_logs_in():
                 Cluster(broker.bootstrap_servers, security=broker.client_properties(user, mechanism)).refresh([])
 
 
-def test_users_that_cannot_be_are_refused():
+@pytest.mark.parametrize("brokers", [kafkapy.Broker, kafkapy.Cluster])
+def test_users_that_cannot_be_are_refused_and_no_directory_is_left(brokers, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(ValueError, match="users is empty"):
-        kafkapy.Broker(users={})
+        brokers(users={})
     with pytest.raises(ValueError, match="kafkapy-broker is the broker itself"):
-        kafkapy.Broker(users={"kafkapy-broker": "x"})
+        brokers(users={"kafkapy-broker": "x"})
+    assert not list(tmp_path.iterdir())

@@ -66,7 +66,7 @@ class Admin(ClusterClient):
             timeout_ms=self._timeout_ms,
             validate_only=validate_only,
         )
-        for result in self._to_controller(apis.CREATE_TOPICS, request).topics:
+        for result in self.cluster.ask_controller(apis.CREATE_TOPICS, request, "topics"):
             check(result.error_code, f"topic {result.name!r}", result.error_message)
         if validate_only:
             return []
@@ -84,7 +84,7 @@ class Admin(ClusterClient):
         """Delete the topics with these names."""
         # Version 5 is the last version of DeleteTopics with a plain list of topic names.
         request = apis.DELETE_TOPICS.Request(topic_names=list(names), timeout_ms=self._timeout_ms)
-        for result in self._to_controller(apis.DELETE_TOPICS, request, at_most=5).responses:
+        for result in self.cluster.ask_controller(apis.DELETE_TOPICS, request, "responses", at_most=5):
             check(result.error_code, f"topic {result.name!r}", result.error_message)
             self.cluster.topics.pop(result.name, None)
 
@@ -99,7 +99,7 @@ class Admin(ClusterClient):
             timeout_ms=self._timeout_ms,
             validate_only=validate_only,
         )
-        for result in self._to_controller(apis.CREATE_PARTITIONS, request).results:
+        for result in self.cluster.ask_controller(apis.CREATE_PARTITIONS, request, "results"):
             check(result.error_code, f"topic {result.name!r}", result.error_message)
         self.cluster.topics.pop(topic, None)
 
@@ -254,9 +254,6 @@ class Admin(ClusterClient):
         return found
 
     # The broker for each request
-
-    def _to_controller(self, api: apis.Api, request: Any, *, at_most: int | None = None) -> Any:
-        return self.cluster.controller().call(api, request, at_most=at_most)
 
     def _for_resource(self, kind: int, name: str) -> Connection:
         """Return a connection for requests about a configuration: to the broker `name`, or for a topic to any broker.

@@ -9,12 +9,12 @@ from kafkapy.protocol.apis import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 
 EXACT, ANY = 0, 2
 
-# What has quotas: names by "user", "client-id" or "ip". None stands for the default.
+# The owner of quotas: its names by entity type ("user", "client-id" or "ip"). None stands for the default.
 Entity = Mapping[str, str | None]
 
 
 class Usage(NamedTuple):
-    """A quota that applies to a client on one broker, the entity for which it was set, and what is in use of it."""
+    """A quota that applies to a client on one broker, the entity for which it was set, and how much of it is used."""
 
     key: str
     entity: Entity
@@ -48,9 +48,9 @@ class QuotaAdmin(ClusterClient):
             check(one.error_code, "the quotas", one.error_message)
 
     def usage(self, node_id: int, user: str, client_id: str) -> list[Usage]:
-        """Return the quotas that apply to a client of a user on this broker, and what is in use of them.
+        """Return the quotas that apply to a client of a user on this broker, and how much of each is used.
 
-        Raises KafkaError UNSUPPORTED_VERSION if it is a broker of Apache Kafka, which does not tell.
+        Raises KafkaError UNSUPPORTED_VERSION if the broker is Apache Kafka, which does not report usage.
         """
         make = DESCRIBE_CLIENT_QUOTAS.Request
         components = [

@@ -68,8 +68,7 @@ class UserAdmin(ClusterClient):
         self._alter(user, shape(deletions=deletions, upsertions=[]))
 
     def _alter(self, user: str, request: Any) -> None:
-        response = self.cluster.controller().call(apis.ALTER_USER_SCRAM_CREDENTIALS, request)
-        for one in response.results:
+        for one in self.cluster.ask_controller(apis.ALTER_USER_SCRAM_CREDENTIALS, request, "results"):
             check(one.error_code, f"user {user!r}", one.error_message)
 
 

@@ -24,9 +24,21 @@ class PartitionState:
         end: The offset after the last record visible to this consumer, from the last Fetch response. -1 while not
             known.
         not_before: The time (time.monotonic) from which a failed fetch or offset look-up may be retried.
+        replica: The broker id of the follower to fetch from, because the leader has named it (KIP-392). -1: the leader.
+        replica_until: The time (time.monotonic) from which the leader is asked again.
     """
 
-    __slots__ = ("ahead", "end", "fetch_from", "not_before", "paused", "position", "reset_to")
+    __slots__ = (
+        "ahead",
+        "end",
+        "fetch_from",
+        "not_before",
+        "paused",
+        "position",
+        "replica",
+        "replica_until",
+        "reset_to",
+    )
 
     def __init__(self) -> None:
         self.position: int | None = None
@@ -36,6 +48,8 @@ class PartitionState:
         self.fetch_from = -1
         self.end = -1
         self.not_before = 0.0
+        self.replica = -1
+        self.replica_until = 0.0
 
     def seek(self, offset: int) -> None:
         """Set the position to `offset`, and drop the records that were fetched ahead."""

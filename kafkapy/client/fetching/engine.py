@@ -25,6 +25,8 @@ class FetchedPartition(NamedTuple):
             Valid until the memory that the response was received into is reused (see FrameMemory).
         last_stable_offset: -1 if the response does not have it.
         aborted: (producer id, first offset) of each aborted transaction with records in `data`, for read_committed.
+        replica: The broker id of the replica in the consumer's rack from which the leader tells the consumer to fetch
+            instead (KIP-392). -1: none.
     """
 
     where: TopicPartition
@@ -33,10 +35,11 @@ class FetchedPartition(NamedTuple):
     high_watermark: int
     last_stable_offset: int
     aborted: list[tuple[int, int]]
+    replica: int
 
 
 class Turns:
-    """Rotates the partitions in successive Fetch requests, so that each of them is first at some time.
+    """Rotates the partitions in successive Fetch requests, so that each of them comes first now and then.
 
     Brokers fill a response in the order of the request, so the last partitions could always be left empty otherwise.
     """
@@ -97,6 +100,7 @@ def fetched_partitions(response: Any) -> list[FetchedPartition]:
             one.high_watermark,
             one.last_stable_offset,
             [(each.producer_id, each.first_offset) for each in one.aborted_transactions or ()],
+            one.preferred_read_replica,
         )
         for topic in response.responses
         for one in topic.partitions

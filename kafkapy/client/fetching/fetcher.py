@@ -20,6 +20,8 @@ from kafkapy.protocol.apis import FETCH
 
 log = logging.getLogger(__name__)
 
+REPLICA_S = 300.0  # after this time the leader is asked again which replica to fetch from: metadata.max.age.ms of Kafka
+
 
 class Fetcher:
     """Fetches records of a consumer's assigned partitions into their `ahead` queues.
@@ -28,6 +30,7 @@ class Fetcher:
         reset_to: Where to continue when a position is outside the partition's log: EARLIEST, LATEST, or None to raise
             KafkaError.
         isolation: The number of the isolation level, from `isolation_level`.
+        rack: The consumer's rack. A leader may then name a follower in that rack, which is fetched from (KIP-392).
     """
 
     out_of_range_hint = " Seek to one of them, or choose auto_offset_reset earliest or latest."
@@ -87,7 +90,8 @@ class Fetcher:
             self.reset(too_young)
 
     def fetch(self, max_wait_ms: int) -> None:
-        """Send a Fetch to each leader, and append the records in the responses to the partitions' `ahead` queues.
+        """Send a Fetch to each leader, or to the replica that it has named, and append the records in the responses to
+        the partitions' `ahead` queues.
 
         Partitions with a retriable error are fetched again by a later call.
 
@@ -97,9 +101,9 @@ class Fetcher:
         sent: list[tuple[Connection, list[TopicPartition]]] = []
         failure: KafkaError | None = None
         try:
-            for leader, partitions in self._by_leader(self._assigned.to_fetch(time.monotonic())).items():
+            for replica, partitions in self._by_replica(self._assigned.to_fetch(time.monotonic())).items():
                 try:
-                    connection = self._cluster.connection(leader)
+                    connection = self._cluster.connection(replica)
                     connection.send(FETCH, self._request(partitions, max_wait_ms), at_most=NAMES_UNTIL)
                     sent.append((connection, partitions))
                 except ConnectionFailed as error:
@@ -142,6 +146,18 @@ class Fetcher:
                 leaders.setdefault(leader, []).append(where)
         return leaders
 
+    def _by_replica(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        """Return the partitions that have a leader, grouped by the id of the broker to fetch them from."""
+        now = time.monotonic()
+        replicas: dict[int, list[TopicPartition]] = {}
+        for leader, its_partitions in self._by_leader(partitions).items():
+            for where in its_partitions:
+                state = self._assigned.states[where]
+                if state.replica not in self._cluster.brokers or now >= state.replica_until:
+                    state.replica = -1
+                replicas.setdefault(leader if state.replica < 0 else state.replica, []).append(where)
+        return replicas
+
     def _leader_of(self, where: TopicPartition) -> int | None:
         """Return the broker id of a partition's leader from cached metadata, or None if no leader is known."""
         topic = self._cluster.topics.get(where[0])
@@ -182,11 +198,20 @@ class Fetcher:
                 failure = self._failed(fetched.where, fetched.error_code) or failure
                 continue
             state.end = fetched.last_stable_offset if self._isolation else fetched.high_watermark
+            if fetched.replica >= 0:
+                state.replica, state.replica_until = fetched.replica, time.monotonic() + REPLICA_S
             if fetched.data:
-                ahead, state.fetch_from = self._read(fetched, state.fetch_from)
+                before = state.fetch_from
+                ahead, state.fetch_from = self._read(fetched, before)
                 state.ahead.extend(ahead)
                 if not ahead:
                     state.position = state.fetch_from
+                    if state.fetch_from == before:  # brokers before Kafka 0.10.1 also truncate the first batch
+                        failure = KafkaError(
+                            Errors.RECORD_LIST_TOO_LARGE,
+                            f"{fetched.where[0]}-{fetched.where[1]} at offset {before} has a batch of more than "
+                            "partition_bytes, which this broker sends only in part; allow more",
+                        )
         return failure
 
     def _read(self, fetched: FetchedPartition, position: int) -> tuple[Sequence[Any], int]:
@@ -200,17 +225,18 @@ class Fetcher:
         """Handle a partition's error code in a Fetch response.
 
         Reset the position if it is out of range, or mark the partition for a later retry, and return None. If neither
-        is possible, return the KafkaError that the caller has to see.
+        is possible, return the KafkaError that the caller has to see. A follower does not decide that a position is out
+        of range: the leader is asked again.
         """
         state = self._assigned.states[where]
         text = f"{where[0]}-{where[1]} at offset {state.fetch_from}: {message_of(code)}"
-        if code == Errors.OFFSET_OUT_OF_RANGE:
+        if code == Errors.OFFSET_OUT_OF_RANGE and state.replica < 0:
             if self._reset_to is None:
                 return KafkaError(code, text + self.out_of_range_hint)
             log.warning("%s Continuing at the %s record.", text, "earliest" if self._reset_to == EARLIEST else "latest")
             state.reset(self._reset_to)
             return None
-        if not is_retriable(code):
+        if not is_retriable(code) and code != Errors.OFFSET_OUT_OF_RANGE:
             return KafkaError(code, text)
         self._try_later([where], KafkaError(code, text))
         return None
@@ -218,5 +244,7 @@ class Fetcher:
     def _try_later(self, partitions: Iterable[TopicPartition], error: ClientError | KafkaError) -> None:
         log.info("retrying: %s", error)
         for where in partitions:
-            self._assigned.states[where].not_before = time.monotonic() + BACKOFF_S
+            state = self._assigned.states[where]
+            state.not_before = time.monotonic() + BACKOFF_S
+            state.replica = -1
             self._cluster.topics.pop(where[0], None)  # the leader may have changed

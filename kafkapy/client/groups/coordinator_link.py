@@ -70,7 +70,7 @@ class CoordinatorLink:
 
         Raise KafkaError if the coordinator cannot be looked up, or ConnectionFailed if it cannot be reached.
         """
-        if self._connection is not None and self._connection.closed:
+        if self._connection is not None and not self._connection.usable:
             self.forget()
         if self._connection is None:
             node = self._coordinators.node_now(self.key)

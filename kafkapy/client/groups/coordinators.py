@@ -99,7 +99,13 @@ class Coordinators:
             left = [key for key in wanted if key not in answers or _is_retriable(answers[key])]
             answers.update(self._find([key for key in left if key not in self._nodes]))
             for node, its_keys in self._by_node(left).items():
-                for key, answer in work(self._cluster.connection(node), its_keys).items():
+                try:
+                    found = work(self._cluster.connection(node), its_keys)
+                except ConnectionFailed:
+                    for key in its_keys:  # another broker may take over before the next call
+                        self.forget(key)
+                    raise
+                for key, answer in found.items():
                     answers[key] = answer
                     if isinstance(answer, KafkaError) and answer.code in _COORDINATOR_MOVED:
                         self.forget(key)

@@ -60,6 +60,8 @@ class GroupConsumer:
         max_wait_ms, min_bytes: How long a broker waits for at least `min_bytes` before it responds.
         max_bytes, partition_bytes: The largest size of a response, and of one partition's records in it.
         metadata_max_age_s: How often to look for new topics and partitions.
+        rack: This consumer's rack (client.rack). If the leader of a partition names a replica in this rack, the
+            consumer fetches from that replica.
         timeout_s: The time limit for one request, and for the retries of a call other than `poll`.
         security: The properties for TLS and login, if `cluster` has bootstrap servers; as for Cluster.
     """

@@ -26,7 +26,7 @@ from kafkapy.protocol.apis import PRODUCE
 TOO_LARGE = (Errors.MESSAGE_TOO_LARGE, Errors.RECORD_LIST_TOO_LARGE)
 GRACE_S = 5.0  # added to the request's own time-out when waiting for the response
 LONGEST_REQUEST = 100 * 1024 * 1024  # the default of the broker's socket.request.max.bytes
-MAX_IN_FLIGHT = 5  # requests per broker; a partition remembers as many batches of a producer (ProducerStateEntry)
+MAX_IN_FLIGHT = 5  # requests per broker; a partition remembers this many batches of a producer (ProducerStateEntry)
 
 
 class ProducerCallbacks(Protocol):
@@ -135,16 +135,18 @@ class Outbox:
     def step(self, *, wait: bool) -> None:
         """Handle the responses that have arrived, and send the batches that may be sent.
 
-        With `wait`, then block until a response arrives. If no request is in flight, block until the next retry is due.
+        With `wait`, then block until a response arrives or the next retry is due.
         """
         self._take_answers(0.0)
         self._send_ready()
         if not wait:
             return
+        pause = max(self._pause_until, self._refresh_at) - time.monotonic()
         if self._in_flight:
-            self._take_answers(self._cluster.timeout_s + GRACE_S)
+            longest = self._cluster.timeout_s + GRACE_S
+            self._take_answers(min(pause, longest) if pause > 0 else longest)
             self._send_ready()
-        elif (pause := max(self._pause_until, self._refresh_at) - time.monotonic()) > 0:
+        elif pause > 0:
             time.sleep(pause)
 
     def drop(self) -> bool:

@@ -22,6 +22,7 @@ from kafkapy.record.encoded import EncodedBatch
 Headers = Sequence[tuple[str, bytes | None]]
 
 ACKS_ALL = -1
+METADATA_MAX_AGE_S = 300.0  # Kafka's default of metadata.max.age.ms
 
 
 class RecordProducer(ClusterClient):
@@ -75,6 +76,7 @@ class RecordProducer(ClusterClient):
             timeout_s=timeout_s,
         )
         self._counts: dict[str, int] = {}  # topic -> number of partitions
+        self._refresh_at = time.monotonic() + METADATA_MAX_AGE_S
         # topic -> its last metadata, its number of partitions, and its partitions with a leader
         self._available: dict[str, tuple[Topic, int, Sequence[int]]] = {}
         self._failed: ProduceFailed | None = None
@@ -114,7 +116,7 @@ class RecordProducer(ClusterClient):
         self._may_send("send")
         count = self.partition_count(topic)
         if partition is not None and not 0 <= partition < count:
-            self.cluster.leader_of(topic, partition)  # raises the error with the number of partitions
+            self._look_for(topic, partition)
         moment = int(time.time() * 1000) if timestamp is None else timestamp
         while True:
             if partition is not None:
@@ -144,7 +146,7 @@ class RecordProducer(ClusterClient):
         self._may_send("send_batch")
         where = batch.topic, batch.partition
         if not 0 <= batch.partition < self.partition_count(batch.topic):
-            self.cluster.leader_of(*where)  # raises the error with the number of partitions
+            self._look_for(*where)
         if earlier := self._open.get(where):
             self._close_batch(earlier)
         pending = PendingBatch(where, batch)
@@ -155,11 +157,17 @@ class RecordProducer(ClusterClient):
     def partition_count(self, topic: str) -> int:
         """Return the number of partitions of a topic. The broker may auto-create the topic if it is missing.
 
+        Partitions that were added are noticed at the first batch that is sent after METADATA_MAX_AGE_S.
+
         Raises:
             KafkaError: The broker's error for the topic.
             ConnectionFailed: No broker was ever reached; or the topic was not used before, and no broker was reached
                 within the time limit.
         """
+        if time.monotonic() >= self._refresh_at:
+            self._refresh_at = time.monotonic() + METADATA_MAX_AGE_S
+            for known in self._counts:
+                self.cluster.topics.pop(known, None)
         if topic in self._counts and topic not in self.cluster.topics:
             return self._counts[topic]  # the outbox refreshes the metadata when it sends
         deadline = time.monotonic() + self._timeout_s
@@ -198,6 +206,11 @@ class RecordProducer(ClusterClient):
         while not self._outbox.is_empty:
             self._outbox.step(wait=True)
         self._raise_failure()
+
+    def _look_for(self, topic: str, partition: int) -> None:
+        """Ask a broker for a partition that is not known. Raise KafkaError if the topic has no such partition."""
+        self.cluster.topics.pop(topic, None)  # the partition may have been added since
+        self.cluster.leader_of(topic, partition)
 
     def _may_send(self, what: str) -> None:
         """Raise the ProduceFailed of an earlier batch, if there is one.

@@ -1,4 +1,4 @@
-"""Many connections at the same time, each with one request in flight: it sends the next one after the response."""
+"""Drives many connections at the same time, each with one request in flight: the next follows the response."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafkapy.client.raw.connection import TIMEOUT, RawConnection
 def ask_in_turn(
     clients: Sequence[RawConnection], frame_of: Callable[[int], bytes | bytearray], count: int, replies: Sequence[int]
 ) -> tuple[float, list[float]]:
-    """Let client k send frame_of(k), and the next one after it has received replies[k] bytes, until all clients
+    """Let each client k send frame_of(k), and again after each response, which has replies[k] bytes, until all clients
     together have `count` responses. `count` is at least the number of clients.
 
     Return the seconds of the whole loop, and the latencies in seconds: from the call that sends a request until its

@@ -10,7 +10,7 @@ from typing import Any
 from kafkapy.client.connection import Connection
 from kafkapy.protocol.headers import read_response_header, request_frame
 
-TIMEOUT = 60.0  # seconds without a byte from the broker: broken, not slow
+TIMEOUT = 60.0  # after so many seconds without a byte, the broker counts as broken
 _BUFFER = 1 << 20
 
 

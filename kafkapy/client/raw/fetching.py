@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 from kafkapy.client.raw.closed_loop import ask_in_turn
 from kafkapy.client.raw.connection import RawConnection
 
-Asks = Callable[[int], "bytes | bytearray"]  # returns the request for the bytes at a position
+Asks = Callable[[int], "bytes | bytearray"]  # returns the request that fetches from a position
 
 
 def fetch(
     consumers: Sequence[RawConnection], asks: Asks, answer: int, positions: int, count: int, *, apart: bool = False
 ) -> float:
-    """Fetch `count` responses of `answer` bytes each, with their heads, from `positions` positions in turn; return the
-    seconds. `count` is at least the number of consumers.
+    """Fetch `count` responses of `answer` bytes each, headers included, from `positions` positions in turn. Return the
+    seconds that it took. `count` is at least the number of consumers.
 
-    Each consumer takes the next position of all; with `apart`, the next one of its own part of the log.
+    All consumers share one sequence of positions. With `apart`, each cycles through its own part of the log.
     """
     share = max(1, positions // len(consumers)) if apart else positions
     numbers = [itertools.count() for _ in consumers] if apart else [itertools.count()] * len(consumers)
@@ -30,5 +30,8 @@ def fetch(
 
 
 def places_in(batches: int, batches_an_answer: int) -> int:
-    """Return at how many positions in a log of `batches` batches a full response is certain to begin; at least one."""
+    """Return from how many positions in a log of `batches` batches a response is certain to be full; at least 1.
+
+    A full response has `batches_an_answer` batches.
+    """
     return max(1, (batches - batches_an_answer - 1) // batches_an_answer)

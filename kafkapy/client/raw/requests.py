@@ -1,4 +1,4 @@
-"""Encoded requests that are sent again and again, and where their responses have what a load generator reads.
+"""Encoded requests that are sent again and again, and the positions of the fields that are read from their responses.
 
 Several of these requests differ only in a number, such as the offset to fetch from, which is written into the encoded
 request. All responses without an error have the same length, so they can be counted by their bytes.
@@ -59,7 +59,7 @@ def produce(topic: str, records: bytes, acks: int, index: int = 0, *, version: i
 
 
 class ProduceReply:
-    """What a Produce response without an error looks like, for one partition of a topic."""
+    """The layout of a Produce response without an error, for one partition of a topic."""
 
     def __init__(self, topic: str, version: int) -> None:
         response = PRODUCE.Response

@@ -12,7 +12,7 @@ from kafkapy.client.original.kafka_07.wire import Asked
 
 
 class EmptyBroker:
-    """The connection to a broker whose partitions are empty. It notes the partitions of each fetch."""
+    """The connection to a broker whose partitions are empty. It records the partitions of each fetch."""
 
     def __init__(self, host: str, port: int, timeout_s: float) -> None:
         self.fetches: list[list[int]] = []
@@ -23,7 +23,7 @@ class EmptyBroker:
 
 
 def fetches(monkeypatch: pytest.MonkeyPatch, max_bytes: int, partitions: int, count: int) -> list[list[int]]:
-    """Fetch so many times, and return the partitions of each fetch."""
+    """Fetch `count` times, and return the partitions of each fetch."""
     monkeypatch.setattr(brokers, "Connection07", EmptyBroker)
     wire = Wire07(("b", 9092), ConsumerSettings("zk", "g", fetch_message_max_bytes=max_bytes))
     stream = Stream()

@@ -14,7 +14,7 @@ PATIENCE_S = 10.0
 
 
 class NoCluster:
-    """A cluster in which no offsets are committed yet. It is also the connector's fetchers."""
+    """A cluster without committed offsets. It also takes the place of the connector's fetchers."""
 
     tree = None
     logs_in = True
@@ -46,7 +46,7 @@ class NoCluster:
 
 
 class Ticking:
-    """A session clock that is good while it runs, and not after that."""
+    """A session clock that is good while its thread runs, and not after that."""
 
     def __init__(self, name, timeout_s, is_alive):
         self.runs = threading.Event()

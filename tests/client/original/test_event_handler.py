@@ -1,5 +1,6 @@
 """Batches are sent to the leaders of partitions, retried and given up."""
 
+import threading
 from collections import Counter
 
 import pytest
@@ -21,13 +22,14 @@ PRODUCE = apis.PRODUCE
 
 
 class Store:
-    """Keeps produced records by (topic, partition). `errors` has the first responses, one for each request: an error
-    code for its partitions, or HANG_UP or SILENCE instead of a response, with or without storing the records."""
+    """The records that a fake broker has stored, by (topic, partition). `errors` has the first responses, one for each
+    request: an error code for its partitions, or HANG_UP or SILENCE instead of a response. In a tuple it follows
+    whether the records are stored."""
 
     def __init__(self, broker, errors=()):
         self.errors = list(errors)
         self.stored = {}
-        self.numbers = []  # (partition, producer id, sequence, count), also of those refused
+        self.numbers = []  # (partition, producer id, sequence, count) of each batch, also of refused ones
         self.formats = set()
         broker.answers[PRODUCE.key] = self.answer
 
@@ -227,8 +229,10 @@ def test_only_the_topics_that_are_named_are_compressed(fake_broker, open_handler
 
 def test_without_acknowledgement_nothing_is_waited_for(fake_broker, open_handler, silence):
     fake_broker.topics["t"] = [1]
-    fake_broker.answers[PRODUCE.key] = lambda _: silence
+    arrived = threading.Event()
+    fake_broker.answers[PRODUCE.key] = lambda request: arrived.set() or silence
     open_handler(request_required_acks="0").handle(keyed(3))
+    assert arrived.wait(10)
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])

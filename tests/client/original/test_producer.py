@@ -47,7 +47,7 @@ class Gate:
 
 
 class Diary(CallbackHandler):
-    """A callback handler that notes each stage."""
+    """A callback handler that records each stage."""
 
     def __init__(self, properties=None):
         self.lines = []

@@ -85,7 +85,7 @@ def test_a_batch_that_does_not_fill_goes_when_its_time_is_up():
 
 
 class LateQueue(BoundedQueue):
-    """A queue that gets a message and is closed just after it was found empty."""
+    """A queue that, just after it was found empty, gets a message and is closed."""
 
     def take(self, most, timeout_s):
         taken = super().take(most, timeout_s)

@@ -13,7 +13,7 @@ from kafkapy.client.original.znodes.subscriptions import Subscription
 
 
 class Tree:
-    """A group of "a", and of `others`. After `left` claims the next session begins."""
+    """The znodes of a group with the members "a" and `others`. After `left` claims the next session begins."""
 
     layout = Layout.V08
 

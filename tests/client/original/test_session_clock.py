@@ -11,7 +11,7 @@ from tests.harness.waiting import eventually
 
 
 class Machine:
-    """A clock that the test moves, and whether the session is alive in ZooKeeper."""
+    """A machine whose clock the test moves, and the state of its session in ZooKeeper."""
 
     def __init__(self) -> None:
         self.now = 1000.0

@@ -20,7 +20,7 @@ RECORDS = [(1000 + n, b"k%d" % n, b"v%d" % n) for n in range(5)]
 
 
 class Log:
-    """Serves a partition from memory, cut off at the fetch size as by brokers before Kafka 0.10.1."""
+    """A partition in memory. Its responses are cut off at the fetch size, as by brokers before Kafka 0.10.1."""
 
     def __init__(self, broker, data, *, start=0, end=5):
         self.data, self.start, self.end = data, start, end

@@ -251,7 +251,7 @@ class ConsumerConnector:
         for thread in self._threads:
             thread.join(self.settings.socket_timeout_ms / 1000)
         self.stop_reading(list(self._held), lost=False)
-        # Not before: without ticks, nothing could be committed after a rebalance listener that works for some seconds.
+        # Not earlier: without ticks, commits would fail after a rebalance listener that takes some seconds.
         self._gave_up.set()
         for stream in self._streams:
             stream.close()
@@ -277,7 +277,7 @@ class ConsumerConnector:
             gone = [self._held[partition] for partition in partitions if partition in self._held]
             for stream in {owned.stream for owned in gone}:
                 stream.revoke([owned for owned in gone if owned.stream is stream], lost=lost)
-        # Not under the lock: the listener may wait for a thread that is about to commit.
+        # Call the listener without the lock: it may wait for a thread that is about to commit.
         ended = not lost and self._tell_listener(gone)
         with self._ownership:
             try:

@@ -8,7 +8,7 @@ A request is its size, its type (int16), and for each partition: topic (int16 an
 
 MultiProduce and MultiFetch begin with the number of partitions (int16). The response to MultiFetch has a size and an
 error code for each partition. There are no versions, correlation ids or client ids. The broker closes the connection on
-a request that it cannot serve. Error codes are -1 for any error, and 1 to 4 with their present meaning.
+a request that it cannot serve. Error codes are -1 for any error, and 1 to 4 with the meaning that they still have.
 Source: kafka.api and kafka.server.KafkaRequestHandlers of Kafka 0.7.2.
 """
 

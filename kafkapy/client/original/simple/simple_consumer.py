@@ -137,9 +137,9 @@ class SimpleConsumer:
         return self._wire.offsets_before(topic, partition, time, max_offsets)
 
     def _fits(self, found: MessageSet, max_bytes: int) -> bool:
-        """Return True if the set has a complete message or is at the end of the log. Raise MessageTooLarge.
+        """Return True if the set has a complete message or is at the end of the log.
 
-        MessageTooLarge is raised if the first message is larger than `max_buffer`. Brokers since 0.10.1 send the first
+        Raise MessageTooLarge if the first message is larger than `max_buffer`. Brokers since 0.10.1 send the first
         message whole even if it exceeds `max_bytes`, so its size is checked too.
         """
         size = found.first_size
