@@ -51,11 +51,15 @@ build_into_venv() {
         step "create .venv with $("$python" -V)"
         "$python" -m venv --clear .venv
     fi
-    local extras have
+    local extras have marker
     extras="$(IFS=, && echo "$*")"
     have="$(cat pyproject.toml setup.py ext/*.pyx ext/*.pxd | sha256sum)"
     if [ "$(cat ".venv/kafkapy-with-$extras" 2>/dev/null)" != "$have" ] || ! ls kafkapy/_ext/*.so >/dev/null 2>&1; then
         step "pip install -e .[$extras]"
+        # All extras share the extensions in the checkout, which pip overwrites, even if it fails afterwards.
+        for marker in .venv/kafkapy-with-*; do
+            [ "$(cat "$marker" 2>/dev/null)" = "$have" ] || rm -f "$marker"
+        done
         .venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".[$extras]"
         echo "$have" >".venv/kafkapy-with-$extras"
     fi

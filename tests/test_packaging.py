@@ -223,6 +223,30 @@ def test_a_log_tool_runs_the_kafkapy_of_its_checkout(tmp_path, name):
     assert re.fullmatch(r"log (diff|dump|find|stats|tail|verify) a b c\n", run.stdout)
 
 
+def test_a_script_builds_again_if_another_script_has_built_other_sources_meanwhile(tmp_path):
+    for name in ("pyproject.toml", "setup.py", "ext/one.pyx", "ext/one.pxd", "kafkapy/_ext/one.so"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\necho "$@" >>calls\n')
+    python.chmod(0o755)
+
+    def builds(source: str, extra: str) -> bool:
+        """Return True if the script with this extra builds the extensions from this source."""
+        (tmp_path / "ext" / "one.pyx").write_text(source)
+        (tmp_path / "calls").write_text("")
+        program = f"set -euo pipefail; source {ROOT}/scripts/lib.sh; build_into_venv {extra}"
+        subprocess.run(["bash", "-c", program], cwd=tmp_path, check=True, capture_output=True)
+        return "pip install" in (tmp_path / "calls").read_text()
+
+    assert builds("a", "test")
+    assert builds("a", "plot")
+    assert not builds("a", "test")
+    assert builds("b", "plot")
+    assert builds("a", "test")
+
+
 def test_an_editable_install_is_found_from_everywhere_and_shows_spark_its_packages(tmp_path):
     copy = copy_of_the_sources(tmp_path / "kafkapy")
     build = f"from setuptools import build_meta; build_meta.build_editable({str(tmp_path)!r})"

@@ -10,7 +10,7 @@ from typing import Any
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata import paths
-from kafkapy.metadata.configs import ConfigRegistry, Finished, as_kafka, encode_settings
+from kafkapy.metadata.configs import ATTEMPTS, ConfigRegistry, Finished, as_kafka, encode_settings
 from kafkapy.metadata.tree import (
     BadVersion,
     Create,
@@ -24,8 +24,6 @@ from kafkapy.metadata.tree import (
     Tree,
     TreeError,
 )
-
-_ATTEMPTS = 20
 
 Edit = Callable[[dict[str, str]], None]
 
@@ -49,7 +47,7 @@ class ConfigEdit:
 
     def start(self) -> None:
         """Make the change, and call `done` on the tree's thread."""
-        self._attempt(_ATTEMPTS)
+        self._attempt(ATTEMPTS)
 
     def _attempt(self, left: int) -> None:
         """Change the node, with `left` more attempts if another program changes it at the same time."""
@@ -98,7 +96,7 @@ class ConfigEdit:
     def _children(self, path: str) -> list[str]:
         try:
             return self._tree.children(path)
-        except NoNode:  # a new node of another program: if it has children, it is not deleted, but looked at again
+        except NoNode:  # not in the cache yet: if the node has children, deleting it fails, and is tried again
             return []
 
     def _parents(self) -> list[str]:
@@ -110,7 +108,7 @@ class ConfigEdit:
         return [Create(path) for path in self._parents() if not self._tree.exists(path)]
 
     def _empty_parents(self) -> list[Operation]:
-        """Return the deletions of what holds nothing else than the node that is deleted."""
+        """Return the deletions of the parents that are left without children, and have no settings."""
         operations: list[Operation] = []
         child = self._path
         for parent in reversed(self._parents()):

@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata import paths
 from kafkapy.metadata.notifications import Notifications
 from kafkapy.metadata.tree import (
+    BadVersion,
     Create,
     Node,
     NodeExists,
@@ -24,22 +24,32 @@ from kafkapy.metadata.tree import (
     Tree,
     TreeError,
     TreeUnreachable,
+    wait,
 )
 
 TOPICS = "topics"
 BROKERS = "brokers"
 USERS = "users"
 
+ATTEMPTS = 20  # to change a node that others change at the same time
+
 _NOTIFICATION_VERSION = 2
 
 log = logging.getLogger("kafkapy.metadata.configs")
 
 Finished = Callable[["KafkaError | None"], None]
+Change = Callable[[dict[str, str]], "dict[str, str] | None"]  # takes the stored settings; None: they stay as they are
 
 
 class ConfigRegistry:
-    """Reads and writes the dynamic configurations of topics and brokers. Reads come from memory. Writes call `done`, on
-    the metadata tree's thread, with None or the KafkaError."""
+    """Reads and changes the dynamic configurations of topics and brokers. Reads come from memory.
+
+    A change calls `change(stored settings)` on the caller's thread and replaces the settings with what it returns, or
+    leaves them as they are for None. If another program, such as another broker, changes them at the same time,
+    `change` is called again with the new ones, so that no change is lost. The methods block until memory shows the
+    change, and return what `change` returned. They raise what `change` raises, and KafkaError if the settings cannot be
+    read or stored.
+    """
 
     def __init__(self, tree: Tree, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._tree = tree
@@ -67,29 +77,23 @@ class ConfigRegistry:
         """Return the settings in the node at this path, or {} if there are none or they cannot be read."""
         return self._read(path)
 
-    def set_topic(self, name: str, overrides: Mapping[str, str], done: Finished) -> None:
-        """Replace the configuration overrides of a topic. `done` gets UNKNOWN_TOPIC_OR_PARTITION if the topic does not
-        exist any more."""
-        path = paths.config(TOPICS, name)
+    def alter_topic(self, name: str, change: Change) -> dict[str, str] | None:
+        """Change the configuration overrides of a topic. Raise KafkaError UNKNOWN_TOPIC_OR_PARTITION if the topic does
+        not exist any more."""
+        return self._alter(TOPICS, name, change)
 
-        def written(_: list[Any] | None, error: TreeError | None) -> None:
-            if isinstance(error, NoNode):
-                done(KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}"))
-            else:
-                done(as_kafka(error))
+    def alter_broker(self, broker_id: int, change: Change) -> dict[str, str] | None:
+        """Change the dynamic settings that apply to this broker only."""
+        return self._alter(BROKERS, str(broker_id), change)
 
-        self._tree.submit([Set(path, encode_settings(overrides)), *self.notify(TOPICS, name)], written)
-
-    def set_broker(self, broker_id: int, values: Mapping[str, str], done: Finished) -> None:
-        """Replace the dynamic settings that apply to this broker only."""
-        self._write(str(broker_id), values, done)
-
-    def set_broker_default(self, values: Mapping[str, str], done: Finished) -> None:
-        """Replace the dynamic settings that apply to all brokers (entity `<default>`)."""
-        self._write(paths.DEFAULT_ENTITY, values, done)
+    def alter_broker_default(self, change: Change) -> dict[str, str] | None:
+        """Change the dynamic settings that apply to all brokers (entity `<default>`)."""
+        return self._alter(BROKERS, paths.DEFAULT_ENTITY, change)
 
     def _read(self, path: str) -> dict[str, str]:
-        node = self._tree.find(path)
+        return self._settings(path, self._tree.find(path))
+
+    def _settings(self, path: str, node: Node | None) -> dict[str, str]:
         if node is None:
             return {}
         last = self._last
@@ -104,23 +108,25 @@ class ConfigRegistry:
             log.error("the settings at %s cannot be read and are ignored: %s", path, error)
             return {}
 
-    def _write(self, entity: str, values: Mapping[str, str], done: Finished) -> None:
-        path, data = paths.config(BROKERS, entity), encode_settings(values)
-        notification = self.notify(BROKERS, entity)
-
-        def created(_: list[Any] | None, error: TreeError | None) -> None:
-            if isinstance(error, NodeExists):
-                self._tree.submit([Set(path, data), *notification], written)
-            else:
-                done(as_kafka(error))
-
-        def written(_: list[Any] | None, error: TreeError | None) -> None:
-            done(as_kafka(error))
-
-        if self._tree.exists(path):
-            self._tree.submit([Set(path, data), *notification], written)
-        else:
-            self._tree.submit([Create(path, data), *notification], created)
+    def _alter(self, kind: str, entity: str, change: Change) -> dict[str, str] | None:
+        path = paths.config(kind, entity)
+        left = ATTEMPTS
+        while True:
+            left -= 1
+            try:
+                # Not from memory, where another broker's last change may be missing.
+                (node,) = wait(self._tree.read_through, [path])
+                if node is None and kind == TOPICS:
+                    raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {entity}")
+                values = change(self._settings(path, node))
+                if values is not None:
+                    data = encode_settings(values)
+                    write: Operation = Create(path, data) if node is None else Set(path, data, node.version)
+                    wait(self._tree.submit, [write, *self.notify(kind, entity)])
+                return values
+            except TreeError as error:
+                if left == 0 or not isinstance(error, (BadVersion, NodeExists, NoNode)):
+                    raise _not_stored(error, "the configuration") from error
 
     def notify(self, kind: str, entity: str) -> list[Operation]:
         """Return the operation that notifies Kafka's brokers and tools of a change of this configuration, or no
@@ -135,10 +141,11 @@ def encode_settings(values: Mapping[str, str]) -> bytes:
 
 
 def as_kafka(error: TreeError | None, what: str = "the configuration") -> KafkaError | None:
-    """Return the error of a change of the tree, by which `what` was to be stored, as the error of a request; None if
-    there is none."""
-    if error is None:
-        return None
+    """Return the KafkaError for a request that could not store `what` because of `error`. None if `error` is None."""
+    return None if error is None else _not_stored(error, what)
+
+
+def _not_stored(error: TreeError, what: str) -> KafkaError:
     # REQUEST_TIMED_OUT makes clients retry.
     code = Errors.REQUEST_TIMED_OUT if isinstance(error, TreeUnreachable) else Errors.UNKNOWN_SERVER_ERROR
     return KafkaError(code, f"{what} could not be stored: {error}")

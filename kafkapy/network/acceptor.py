@@ -149,8 +149,8 @@ class Acceptor:
                 exhausted = True
 
     def _serve_waiting(self) -> int | None:
-        """Serve the connections that have waited long enough, if their listeners have room, and close those of
-        addresses that connect too often whose time has come. Return when this has to be done again, None for never.
+        """Serve the waiting connections whose time has come, if their listeners have room, and close the throttled
+        connections whose time has come. Return the earliest of the times that are still to come, in ms, or None.
         """
         now_ms = self._now_ms()
         deadlines = [self._throttled.close_due(now_ms)]

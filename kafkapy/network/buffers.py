@@ -1,9 +1,8 @@
 """A pool of receive buffers, because the page faults of fresh memory cost more than receiving into it.
 
 Measured: 0.9 to 2.6 s of CPU per GiB for fresh pages, against 0.2 to 0.3 for the receiving itself. So large frames are
-received into pooled buffers, the most recently used first. Buffers that were needed at a peak of load, and not since,
-are unmapped after a few seconds. Each buffer is a memory mapping of its own, so the memory of the process shrinks at
-once.
+received into pooled buffers, the most recently used first. Buffers that were used only at a peak of load are unmapped
+after a few seconds. Each buffer is a memory mapping of its own, so the memory of the process shrinks at once.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ import sys
 
 SMALLEST = 64 << 10
 FIRST_GRANT = 1 << 20
-# Bytes that a call of `trim` unmaps, about. 1 MiB takes 70 us, during which no thread runs Python code; 64 MiB at once
-# delayed all connections by 4.5 ms.
+# About how many bytes one call of `trim` unmaps. 1 MiB takes 70 µs, during which no thread runs Python code; 64 MiB at
+# once delayed all connections by 4.5 ms.
 TRIMMED = 8 << 20
 
 
@@ -55,7 +54,7 @@ class BufferPool:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._free: list[Buffer] = []  # the buffer that was returned last is the last element
-        self._spare = 0  # that many buffers at the start of the list were not used since the last trim
+        self._spare = 0  # how many buffers at the start of `_free` were not used since the last trim
         self.free_bytes = 0
         self.lent = 0
 
@@ -67,8 +66,8 @@ class BufferPool:
 
         The result is the smallest free buffer of at least `size` and at most `largest` bytes. If there is none, the
         result is a new buffer that may be smaller than `size`: memory is taken for the bytes that the peer has sent,
-        not for the size that the peer claims. The receiver grows the buffer when it is full. `largest` is for callers
-        that keep a small buffer for long, and should not get a large one.
+        not for the size that the peer claims. The receiver grows the buffer when it is full. `largest` keeps callers
+        that need a small buffer for a long time from getting a large one.
         """
         best = -1
         for index in range(len(self._free) - 1, -1, -1):
@@ -99,7 +98,7 @@ class BufferPool:
         self.lent -= 1
 
     def trim(self) -> None:
-        """Unmap free buffers that were not used since the last call, of about TRIMMED bytes. Called every few
+        """Unmap about TRIMMED bytes of free buffers that were not used since the last call. Called every few
         seconds."""
         before, count = self.free_bytes, 0
         while count < self._spare and before - self.free_bytes < TRIMMED:

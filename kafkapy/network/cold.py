@@ -1,4 +1,4 @@
-"""Reading file data that a reply needs, and that is not in the page cache, on a thread pool of the disk.
+"""Reads file data that a reply needs, and that is not in the page cache, on a thread pool of the disk.
 
 If a network thread called sendfile for such data, the thread and all its connections would wait for 0.4 to 3 ms, or
 longer on a slow disk. Data that several connections wait for is read once.
@@ -17,14 +17,14 @@ from kafkapy.runtime.read_pools import ReadPools
 log = logging.getLogger(__name__)
 
 STEP = 1 << 20  # bytes that one read covers
-NOBODY = -1  # the result of a load that was not read, because no callback was waiting for it any more
+NOBODY = -1  # the result of a load that was not read, because no callback was waiting any more
 
 Done = Callable[[int, "BaseException | None"], None]
 
 
 class Load:
-    """A byte range of a file to read into the page cache. `waiting` holds the callbacks to call afterwards. `stays` is
-    whether the bytes stay in the page cache when the readers have passed them.
+    """A byte range of a file to read into the page cache. `waiting` holds the callbacks to call afterwards. `stays`:
+    the bytes stay in the page cache after the readers have passed them.
 
     If `waiting` is empty when a pool thread calls `read`, nothing is read.
     """
@@ -78,7 +78,7 @@ class ColdReads:
         self.on_trim: set[Callable[[], object]] = set()  # what `trim` calls, one for each reader
         self.count = 0  # how many times a reply had to wait for the disk
         self.ahead = 0  # reads that no reply was waiting for when they began
-        self.shared = 0  # reads that a reader did not need, because of a read for another
+        self.shared = 0  # reads that a reader did not need, because another reader's read covered its bytes
         self.bytes = 0  # read from the disk
 
     @property
@@ -96,7 +96,7 @@ class ColdReads:
         If a load in progress covers `start`, no other read begins, and `done` is called after that load. A call
         `done(n, None)` means that the bytes from `start` up to, but without, file position n are in the page cache. A
         call `done(position, error)` means that the read, which began at `position`, failed. `forget` cancels the
-        callback.
+        callback. With `stays`, the bytes stay in the page cache after the readers have passed them.
         """
         for load in self._loading:
             if load.covers(handle, start):
@@ -109,8 +109,8 @@ class ColdReads:
         return load
 
     def trim(self) -> None:
-        """Have readers that were sent nothing since the last call let go of what was read for them. Called every few
-        seconds."""
+        """Call the functions in `on_trim`. Each lets the page cache drop what was read for its reader if nothing was
+        sent to the reader since the last call. Called every few seconds."""
         for trim in list(self.on_trim):
             trim()
 
@@ -124,8 +124,8 @@ class ColdReads:
         pool.submit(load.read, done=lambda count, error: self._post(self._loaded, load, count, error))
 
     def _loaded(self, load: Load, count: int | None, error: BaseException | None) -> None:
-        # The pool thread found no callback and read nothing. Before this message was processed, `load` added one,
-        # because the load was still in the list. That callback needs the read.
+        # A race: the pool thread found no callback and read nothing. Then `load` added a callback, because the load was
+        # still in the list. Then this message is processed: that callback needs the read.
         if count == NOBODY and load.waiting:
             try:
                 self._submit(load)

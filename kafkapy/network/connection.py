@@ -27,16 +27,16 @@ class Connection:
     """The state of one connection.
 
     Handlers may use `id`, `name`, `peer`, `listener`, `outgoing`, `handler`, `principal`, `login`, `largest_frame`,
-    `session`, `rights`, `quota_client`, `muted_until`, `patient`, `may_be_idle`, `on_close`, `failure` and
-    `closed`. The other attributes are internal to this package.
+    `session`, `rights`, `quota_client`, `muted_until`, `patient`, `may_be_idle`, `on_close`, `failure` and `closed`.
+    The other attributes are internal to this package.
 
     A handler may set nine of these attributes. `handler` handles the next frames, and `principal` is the user who
     sends them; both change when a client has authenticated. `largest_frame` is the largest size that the next frames
     may have. `session`, `rights` and `quota_client` hold any objects of the handler. If `patient` is True, the
     connection is served after the others: only a few patient connections are served in each iteration of the
-    processor's loop, because a thousand of them may have work at the same time. If `may_be_idle`
-    is True, the connection is not closed after `connections.max.idle.ms`. `on_close` is a callback that runs
-    once, on the processor, when the connection is closed.
+    processor's loop, because a thousand of them may have work at the same time. If `may_be_idle` is True, the
+    connection is not closed after `connections.max.idle.ms`. `on_close` is a callback that runs once, on the processor,
+    when the connection is closed.
     """
 
     __slots__ = (
@@ -105,8 +105,8 @@ class Connection:
         self.peer = peer
         self.processor = processor
         self.outgoing = outgoing  # opened by this process: the frames that arrive are responses
-        # `recv_into` and the sender alone call recv and send on the socket. All plain connections of a processor have
-        # the same sender.
+        # Only `recv_into` and the sender call recv and send on the socket. All plain connections of a processor share
+        # one sender.
         self.transport: Transport | None = None
         self.recv_into: Callable[[int, memoryview, int, int], int] = recv_into
         self.recv_into_long: Callable[[int, memoryview, int, int], int] = recv_into_long
@@ -125,11 +125,10 @@ class Connection:
         self.may_be_idle = False
         self.closed = False
 
-        # Receiving. Received bytes of frames that are not handled yet are in `carry` (small) or `big` (one large
-        # frame).
-        # `readable` is whether a receive may return something. A receive that returned less than it had room for has
-        # emptied the socket, and later bytes cause a new epoll event. A peer that has closed its side causes no more
-        # events: then `readable` stays True until a receive has returned the end of the stream.
+        # Receiving. Received bytes of frames that are not handled yet are in `carry` (small frames) or `big` (one large
+        # frame). `readable` is whether a receive may return something. A receive that returned less than it had room
+        # for has emptied the socket, and later bytes cause a new epoll event. A peer that has closed its side causes no
+        # more events: then `readable` stays True until a receive has returned the end of the stream.
         self.readable = True
         self.carry: bytearray | None = None
         self.carries_frames = False  # whether `carry` begins with a whole frame
@@ -138,7 +137,7 @@ class Connection:
         self.big_needed = 0  # bytes in `big` when the frame is complete, with its size field
         self.big_began = 0.0  # when `big` was begun, a monotonic time
         self.expects_big = False  # whether the last frame was a large one
-        self.starved = False  # the large frame that begins in `carry` waits for RequestMemory
+        self.starved = False  # the connection waits for RequestMemory for the large frame that begins in `carry`
 
         # Sending.
         self.outbox = Outbox()

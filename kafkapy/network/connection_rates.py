@@ -27,7 +27,8 @@ class ConnectionRates:
     """
 
     def __init__(self, settings: NetworkSettings, listeners: Iterable[str], protected: str | None) -> None:
-        """`protected` is the inter-broker listener if there are others, which is not subject to the broker's limit."""
+        """Begin with no recorded connections. `protected` is the inter-broker listener if there are other listeners:
+        the broker's limit does not apply to it."""
         self._lock = threading.Lock()
         self._windows = settings.quota_windows
         self._protected = protected
@@ -41,13 +42,13 @@ class ConnectionRates:
         self._address_limits: dict[str, int] = {}
 
     def set_limits(self, limit: int, per_listener: Mapping[str, int]) -> None:
-        """Set the connections per second of the broker, and those of single listeners by name."""
+        """Set the limits, in connections per second, of the broker and of single listeners by name."""
         with self._lock:
             self._limit = limit
             self._per_listener = dict(per_listener)
 
     def set_address_limits(self, default: int | None, limits: Mapping[str, int]) -> None:
-        """Set the connections per second of each address: those in `limits` by IP address, `default` of all others.
+        """Set the limits of addresses, in connections per second: `limits` by IP address, `default` for all others.
         None means no limit."""
         with self._lock:
             self._address_limit = UNLIMITED if default is None else default
@@ -70,10 +71,10 @@ class ConnectionRates:
             return max(delay, self._record(self._of_listener[listener], limit, now_ms))
 
     def address_delay_ms(self, listener: str, address: str, now_ms: int) -> int:
-        """Record a connection that `delay_ms` has recorded, as one of its address.
+        """Record a connection, which `delay_ms` has recorded already, in the rate of its address.
 
         Return 0 if the address is within its limit. Otherwise remove the connection from all rates, and return after
-        how many milliseconds it is to be closed.
+        how many milliseconds the caller has to close it.
         """
         if not self._address_limits and self._address_limit >= UNLIMITED:
             return 0

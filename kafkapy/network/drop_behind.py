@@ -1,10 +1,11 @@
-"""Removing from the page cache what was read from disk for consumers that are far behind, once they have passed it.
+"""Removes bytes from the page cache that were read from disk for consumers far behind, after the consumers have passed
+them.
 
-Such a consumer reads each byte once. If its bytes stayed in the page cache, they would take the place of what others
-need, and the kernel would have to make room for more of them all the time, which delays writers. With each piece
-removed, the kernel uses the same pages for the next one: measured, that is faster than reads that leave the pages
-(3.4 GB/s for 0.04 s of CPU per GiB, against 0.6 to 1.9 GB/s and 0.3 to 1.9 s), and than reads with RWF_DONTCACHE (2.0
-GB/s, 0.16 s), and the bytes still go to the socket by sendfile.
+Such a consumer reads each byte once. If its bytes stayed in the page cache, they would displace data that others need,
+and the kernel would have to make room for more of them all the time, which delays writers. If each piece is removed,
+the kernel reuses its pages for the next piece. Measured: 3.4 GB/s for 0.04 s of CPU per GiB, against 0.6 to 1.9 GB/s
+and 0.3 to 1.9 s for reads that leave the pages, and 2.0 GB/s and 0.16 s for reads with RWF_DONTCACHE. And the bytes
+still go to the socket by sendfile.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from itertools import pairwise
 from kafkapy.runtime.disk_pool import DiskPool, PoolStopped
 from kafkapy.runtime.threads import NoThread
 
-# The kernel removes large pages only as a whole. They are aligned to their size, of at most 2 MiB where pages have 4
-# KiB, so pieces end at multiples of it.
+# The kernel removes a large page only as a whole. Large pages are aligned to their size, which is at most 2 MiB where
+# pages have 4 KiB. So pieces end at multiples of 2 MiB.
 PIECE = 2 << 20
-LEAST = 4 * PIECE  # is kept for a reader close behind another one, however many readers there are
+LEAST = 4 * PIECE  # bytes kept for a reader that closely follows another, however many readers there are
 
 
 class _Range:
-    """The bytes `start` up to `end` of a file were read for readers, and not removed yet. `tried`: where the last
-    removed piece began. Some of its pages may still be there, because they were just being sent."""
+    """The bytes of a file from `start` up to `end`, which were read for readers and are not removed yet. `tried` is
+    where the last removed piece began: some of its pages may still be cached, because they were being sent then."""
 
     __slots__ = ("end", "start", "tried")
 
@@ -36,9 +37,13 @@ class _Range:
         self.tried = tried
 
     def pass_by(self, near: Sequence[int], reach: int, own: int) -> tuple[list[_Range], list[_Range]]:
-        """Return what no reader needs any more, and what is left, which may be two ranges. `near`: the positions of the
-        readers in the range or within `reach` before it, in order."""
-        # Readers further back may have read ahead up to here.
+        """Return (the ranges that no reader needs any more, the at most two ranges that are left).
+
+        `near` has the positions, in order, of the readers in this range and up to `reach` before it. A reader may have
+        read `own` bytes ahead of its position.
+        """
+        # Try the last removed piece again, but not the bytes that a reader further back than `reach` may have read
+        # ahead.
         again = min(self.start, max(self.tried, self.start - reach + own))
         if not near:
             return [_Range(self.start, self.end, again)], []
@@ -91,23 +96,23 @@ class _File:
 
 
 class DropBehind:
-    """What was read for the readers of all processors. The methods may be called from any thread.
+    """Knows the bytes that were read for the readers of all processors, and removes those that no reader needs any
+    more. The methods may be called from any thread.
 
-    A reader is any object that can be a key. What a reader has passed is kept for the next one behind it, if the
-    distance is at most an equal share of `limit` bytes for each reader of each file; never less than LEAST, also if
-    that is more than `limit` in all. What a reader has in front of its position, as far as `own` bytes, is never
-    removed: it may have been read just now. Files are known by their paths: an open handle would keep a deleted file
-    on the disk.
+    A reader is any hashable object. Bytes that a reader has passed are kept for the next reader behind it if that
+    reader is at most `limit` / (number of readers of all files) bytes behind, or at most LEAST, even if this keeps more
+    than `limit` in all. Up to `own` bytes in front of a reader's position are never removed, because they may have been
+    read ahead. Files are identified by their paths: an open handle would keep a deleted file on the disk.
     """
 
     def __init__(self, limit: int, own: int) -> None:
         self._limit = limit
         self._own = own
-        self._pool = DiskPool(1, "drop-behind")  # not that of a disk: what a reply waits for is read there
+        self._pool = DiskPool(1, "drop-behind")  # not a disk's pool, which reads the data that replies wait for
         self._lock = threading.Lock()
         self._files: dict[str, _File] = {}
         self._readers = 0  # of all files
-        self.dropped_bytes = 0  # which the kernel was asked to remove, or is about to be
+        self.dropped_bytes = 0  # bytes that the kernel was asked to remove, or is about to be asked
 
     def __len__(self) -> int:
         """Return the number of files with readers."""
@@ -132,7 +137,7 @@ class DropBehind:
     def move(self, reader: Hashable, path: str, position: int, since: int | None = None) -> None:
         """Note that the reader does not need the bytes before `position` any more, and remove what no reader needs.
 
-        The bytes from `since` on are noted as read for readers, too.
+        The bytes from `since` up to `position` are also noted as read for readers.
         """
         with self._lock:
             file = self._files.get(path)
@@ -158,7 +163,7 @@ class DropBehind:
         self._remove(path, passed)
 
     def stop(self) -> None:
-        """Remove what was passed before, and remove nothing any more."""
+        """Finish the removals that have begun, and begin no more."""
         self._pool.stop()
 
     def _passed(self, file: _File) -> list[_Range]:

@@ -1,8 +1,8 @@
-"""Finding connections that have been idle too long (connections.max.idle.ms).
+"""Finds connections that have been idle too long (connections.max.idle.ms).
 
-A heap has one entry for each connection, with the time at which the connection would expire. Only when that time has
-come, the connection's `last_active` is checked. So a request costs no more than setting `last_active`. The heap is
-checked at most once a second.
+A heap has one entry for each connection, with the time at which the connection would expire. The connection's
+`last_active` is checked only when that time has come. So a request costs no more than setting `last_active`. The heap
+is checked at most once a second.
 """
 
 from __future__ import annotations

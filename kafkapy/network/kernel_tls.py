@@ -1,13 +1,14 @@
 """Kernel TLS: the kernel encrypts the records of replies, so that file regions are sent by sendfile.
 
-The handshake, and everything that is received, stays with OpenSSL, as on every other TLS connection. Only when the
-handshake is over, the key of the server's records goes to the kernel. Then the connection has the sender of plain
-connections, and the kernel makes records of whatever that sends.
+OpenSSL handles the handshake and everything that is received, as on every other TLS connection. After the handshake,
+the kernel gets the key for the server's records. From then on the connection has the sender of plain connections, and
+the kernel encrypts what it sends.
 
-The key comes from the server's traffic secret (RFC 8446, 7.3), which OpenSSL tells the key log, see KeyLog. OpenSSL
-itself can give its keys to the kernel (`OP_ENABLE_KTLS`), but only if it also receives from the socket. Then one call
-of `read` handles key updates for as long as the peer sends them, a flood of them would occupy a network thread without
-end, and Python has no way to stop it. Besides, OpenSSL 3.0 makes two system calls for each record that it receives.
+The key is derived from the server's traffic secret (RFC 8446, 7.3), which OpenSSL passes to its key log, see KeyLog.
+OpenSSL itself can give its keys to the kernel (`OP_ENABLE_KTLS`), but only if it also receives from the socket. Then
+one call of `read` handles key updates for as long as the peer sends them: a flood of key updates would occupy a network
+thread without end, and Python has no way to stop it. Besides, OpenSSL 3.0 makes two system calls for each record that
+it receives.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ _CIPHER_SIZE = 4  # of version and cipher, the first fields of a crypto_info
 _ALERT = 21
 _CLOSE_NOTIFY = b"\x01\x00"
 _MOST_SECRETS = 1000  # that are kept until `take` asks for them
-# The smallest send buffer of a connection that is handed over, as getsockopt tells it. A record that the kernel has
-# begun takes room in the send buffer. If it took all of it, there would never be room again, because only whole records
-# are sent.
+# The smallest send buffer, as getsockopt returns it, with which a connection is handed over. A record that the kernel
+# has begun takes room in the send buffer. If the record filled the buffer, there would never be room again, because the
+# kernel sends only whole records.
 _LEAST_SEND_BUFFER = 64 << 10
 _PROBE_BYTES = 40_000  # more than two records
 
@@ -80,8 +81,8 @@ class KernelCalls(Protocol):
     """The system calls of kernel TLS. Tests without such a kernel use a replacement."""
 
     def take_key(self, sock: socket.socket, info: bytes) -> bool:
-        """Give the kernel the key for what is sent on `sock` from now on. Return False if the kernel does not take it:
-        then the socket sends bytes as they are, as before. Raises OSError if the connection must be closed."""
+        """Give the kernel the key for what is sent on `sock` from now on. Return False if the kernel does not take the
+        key: then the socket still sends bytes unencrypted. Raises OSError if the connection must be closed."""
         ...
 
     def send_alert(self, sock: socket.socket, alert: bytes) -> None:
@@ -109,10 +110,10 @@ class LinuxCalls:
 
 
 def suites_of_this_kernel() -> frozenset[str]:
-    """Return the names of the cipher suites with which this kernel was seen to encrypt a file.
+    """Return the names of the cipher suites with which this kernel can encrypt a file.
 
-    For each suite, this process connects to itself and sends a file by sendfile; the kernel has to decrypt the same
-    bytes at the other end. So the kernel module `tls` is loaded if the process may do that.
+    To find out, this process connects to itself for each suite and sends a file by sendfile; the kernel has to decrypt
+    the same bytes at the other end. This loads the kernel module `tls`, if the process may do that.
     """
     return frozenset(name for name, suite in SUITES.items() if _can_send_a_file(suite))
 
@@ -151,7 +152,7 @@ def _arrives(file: int, data: bytes, sender: socket.socket, receiver: socket.soc
 
 
 class KernelTls:
-    """What connections need in order to give their keys to the kernel, of one process. `suites` are the names of the
+    """The objects of a process that connections need to give their keys to the kernel. `suites` are the names of the
     cipher suites that the kernel knows. `stop` frees the descriptors."""
 
     def __init__(self, suites: frozenset[str], calls: KernelCalls | None = None) -> None:
@@ -171,13 +172,15 @@ class KernelTls:
 class KernelTlsTransport(TlsTransport):
     """TLS on one connection, with records that the kernel encrypts, if it can.
 
-    A connection that is not handed over to the kernel is served as by TlsTransport: one with TLS 1.2, with a cipher
-    suite that the kernel does not know, with a very small send buffer, or whose key the kernel did not take.
+    A connection is not handed over to the kernel, but served as by TlsTransport, if it has TLS 1.2, a cipher suite that
+    the kernel does not know, a very small send buffer or unsent bytes of the handshake, or if the kernel does not take
+    its key.
 
-    After the hand-over OpenSSL must not send, because the kernel counts the records. It wants to in two cases. When it
-    fails, it has an alert, which is dropped: the connection is closed without one. When the peer updates its own key
-    and asks for a new one of ours (Java does so after 128 GiB, then with every record), OpenSSL has the answer when
-    the peer asks again. Then the connection is closed: kernels before Linux 6.14 cannot change a key.
+    After the hand-over OpenSSL must not send, because the kernel counts the records. OpenSSL wants to send in two
+    cases. When it fails, it has an alert, which is dropped: the connection is closed without an alert. When the peer
+    updates its own key and asks for a new key of this side (Java does so after 128 GiB, then with every record),
+    OpenSSL has the answer when the peer asks for the second time. Then the connection is closed: kernels before Linux
+    6.14 cannot change a key.
     """
 
     __slots__ = ("_is_handed_over", "_kernel", "_random", "_secret", "_sent_records")
@@ -187,7 +190,7 @@ class KernelTlsTransport(TlsTransport):
         self._kernel = kernel
         self._random = b""  # of the client, in its ClientHello
         self._secret: bytes | None = None
-        self._sent_records = 0  # in the last flight of OpenSSL
+        self._sent_records = 0  # records in the last flight of the handshake that OpenSSL has sent
         self._is_handed_over = False
 
     def send(self, buffers: Sequence[bytes | bytearray | memoryview]) -> int:
@@ -225,7 +228,7 @@ class KernelTlsTransport(TlsTransport):
         super()._open(principal)
 
     def _hand_over(self, sequence: int) -> None:
-        """Give the kernel the key, if that is possible. `sequence` records were sent with it."""
+        """Give the kernel the key, if that is possible. `sequence` records were sent with the key before."""
         cipher = self._tls.cipher()
         secret, self._secret = self._secret, None
         if secret is None or cipher is None or self._tls.version() != "TLSv1.3" or self.wants_write:
@@ -246,8 +249,8 @@ def _send_buffer(sock: socket.socket) -> int:
 class KeyLog:
     """Gets the traffic secrets of handshakes from OpenSSL. Any thread may use it.
 
-    OpenSSL tells them only to the callback of its key log, and Python's `ssl` writes them to a file in the format of
-    SSLKEYLOGFILE. Here this file is a pipe in this process: the secrets are never in a file system.
+    OpenSSL passes the secrets only to the callback of its key log, and Python's `ssl` writes them to a file in the
+    format of SSLKEYLOGFILE. Here this file is a pipe in this process, so the secrets are never in a file system.
     """
 
     def __init__(self) -> None:
@@ -255,21 +258,21 @@ class KeyLog:
         reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._reader, self._writer = io.FileIO(reader, "rb"), io.FileIO(writer, "wb")
         self._rest = b""
-        # By the client's random bytes, in hexadecimal. None: two handshakes had them, so `take` returns none.
+        # By the client's random bytes, in hexadecimal. None if two handshakes had the same bytes: `take` returns None.
         self._secrets: dict[str, bytes | None] = {}
         self._is_closed = False
         self._thread = Thread(self._read_always, "kafkapy-tls-keys")
         self._thread.start()
 
     def attach(self, context: ssl.SSLContext) -> None:
-        """Have the handshakes of `context` tell their secrets. Does nothing if they do so already."""
+        """Have OpenSSL log the secrets of the handshakes of `context` here. Does nothing if it does so already."""
         with self._lock:
             if context.keylog_filename is None:
                 context.keylog_filename = f"/proc/self/fd/{self._writer.fileno()}"
 
     def take(self, random: bytes) -> bytes | None:
         """Return the server's traffic secret of the handshake with these random bytes of the client, None if there is
-        none. It is not kept."""
+        none. Forget the secret."""
         with self._lock:
             self._read()
             return self._secrets.pop(random.hex(), None)
@@ -277,8 +280,8 @@ class KeyLog:
     def _read_always(self) -> None:
         """Read the pipe as soon as there is something in it.
 
-        OpenSSL also logs a secret for each key update that it receives. If they were not read, the pipe would be full
-        some time, and the network thread that receives the next update would wait for ever.
+        OpenSSL also logs a secret for each key update that it receives. If these secrets were not read, they would fill
+        the pipe, and the network thread that receives the next key update would wait for ever.
         """
         poll = select.poll()
         poll.register(self._reader, select.POLLIN)
@@ -294,7 +297,7 @@ class KeyLog:
         for line in lines:
             words = line.decode("ascii", "replace").split()
             if len(words) == 3 and words[0] == "SERVER_TRAFFIC_SECRET_0":
-                # A client can send the random bytes of another one. Its connection must not get the other's key.
+                # A client can send the random bytes of another client, and must not get the other's key.
                 self._secrets[words[1]] = bytes.fromhex(words[2]) if words[1] not in self._secrets else None
         while len(self._secrets) > _MOST_SECRETS:
             del self._secrets[next(iter(self._secrets))]

@@ -16,12 +16,16 @@ from collections.abc import Callable, Mapping
 
 from kafkapy.network.connection_rates import ConnectionRates
 from kafkapy.network.settings import UNLIMITED, Listener, NetworkSettings
+from kafkapy.runtime.config_def import ConfigError
 
 log = logging.getLogger(__name__)
 
 
 class ConnectionLimits:
-    """The counts of open connections, and their limits. For all threads; only the acceptor's thread calls `admit`."""
+    """The counts and limits of open connections. Any thread may use it; only the acceptor's thread calls `admit`.
+
+    The constructor raises ConfigError if a host in `max_connections_per_ip_overrides` does not resolve.
+    """
 
     def __init__(self, settings: NetworkSettings, listeners: list[Listener]) -> None:
         self._lock = threading.Lock()
@@ -32,7 +36,7 @@ class ConnectionLimits:
         self._per_listener = dict(settings.max_connections_per_listener)
         self._overrides, problems = _resolved(settings.max_connections_per_ip_overrides)
         if problems:
-            raise ValueError(next(iter(problems.values())))
+            raise next(iter(problems.values()))
         self._unresolved: Mapping[str, int] = {}  # overrides for hosts that did not resolve
         self._is_resolving = False  # True while the unresolved hosts are looked up again
         self._per_ip = settings.max_connections_per_ip
@@ -60,8 +64,8 @@ class ConnectionLimits:
         """
         resolved, problems = _resolved(overrides or {})
         for host, problem in problems.items():
-            if host not in self._unresolved:  # the settings are passed again when another one changes
-                log.error(problem)
+            if host not in self._unresolved:  # log once: all settings are passed again when any of them changes
+                log.error("%s", problem)
         with self._lock:
             if max_connections is not None:
                 self._most = max_connections
@@ -79,8 +83,8 @@ class ConnectionLimits:
             self.on_exceeded()
 
     def resolve_missing(self, later: Callable[[Callable[[], object]], object]) -> None:
-        """Look up again the hosts in the overrides that did not resolve, unless that is still being done. Call this
-        once in a while, on one thread. `later(call)` calls `call()` on a thread that may block.
+        """Look up again the hosts in the overrides that did not resolve, unless an earlier call is still doing so. Call
+        this once in a while, on one thread. `later(call)` calls `call()` on a thread that may block.
         """
         if self._unresolved and not self._is_resolving:
             self._is_resolving = True
@@ -147,16 +151,17 @@ class ConnectionLimits:
         return self._by_listener[listener]
 
 
-def _resolved(overrides: Mapping[str, int]) -> tuple[dict[str, int], dict[str, str]]:
+def _resolved(overrides: Mapping[str, int]) -> tuple[dict[str, int], dict[str, ConfigError]]:
     """Return the limits in `overrides` by IP address instead of host name, as Kafka does, and the problem with each
     host that does not resolve. A host name with several addresses gives the limit to each of them."""
     limits: dict[str, int] = {}
-    problems: dict[str, str] = {}
+    problems: dict[str, ConfigError] = {}
     for host, limit in overrides.items():
         try:
             found = socket.getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)
-        except OSError as error:
-            problems[host] = f"max.connections.per.ip.overrides: the host {host!r} does not resolve: {error}"
+        except (OSError, UnicodeError) as error:  # UnicodeError: it cannot be a host name, such as "a..b"
+            rule = f"the host does not resolve ({error}): check the name"
+            problems[host] = ConfigError("max.connections.per.ip.overrides", f"{host}:{limit}", rule)
             continue
         for *_, address in found:
             limits[str(address[0])] = limit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+from collections.abc import Iterable
 
 from kafkapy.network.settings import Listener, NetworkSettings
 
@@ -12,20 +13,20 @@ class ListenError(OSError):
     """Raised when the server cannot listen on a listener's address. The message names the address and the reason."""
 
 
-def open_listener(listener: Listener, settings: NetworkSettings) -> socket.socket:
+def open_listener(listener: Listener, settings: NetworkSettings, others: Iterable[Listener] = ()) -> socket.socket:
     """Return a non-blocking socket that listens on the listener's host and port. Port 0 stands for any free port.
 
-    Raises ListenError if the host does not resolve, or if the address or port cannot be used.
+    The host `::` stands for all interfaces with IPv6 and IPv4, as in Java, or with IPv6 only if one of the `others`
+    has the same port. Raises ListenError if the host does not resolve, or if the address or port cannot be used.
     """
-    address: object = listener.host
     try:
         family, address = _address(listener)
         sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
-                # An empty host stands for all interfaces, with IPv4 and IPv6. An IPv6 address stands for itself alone.
-                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if listener.host == "" else 1)
+                both = listener.host == "" or (address[0] == "::" and not _shares_port(listener, others))
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if both else 1)
             if settings.socket_receive_buffer_bytes >= 0:
                 # Set before listening, because TCP negotiates the window scale when a connection is opened.
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.socket_receive_buffer_bytes)
@@ -37,6 +38,10 @@ def open_listener(listener: Listener, settings: NetworkSettings) -> socket.socke
     except OSError as error:
         raise ListenError(error.errno, f"cannot listen on {listener}: {_reason(error, listener.setting)}") from error
     return sock
+
+
+def _shares_port(listener: Listener, others: Iterable[Listener]) -> bool:
+    return listener.port != 0 and any(other.port == listener.port for other in others)
 
 
 def _address(listener: Listener) -> tuple[socket.AddressFamily, tuple[str, int]]:

@@ -1,8 +1,8 @@
-"""Connections that have not authenticated yet: their time limit, their largest number, and what is counted and logged.
+"""Connections that have not authenticated yet: their time limit, their largest number, their metrics and log lines.
 
-A login is everything between the accept of a connection and its principal: a TLS handshake, a SASL login, or one after
-the other. A Prepare function (see `kafkapy.network.transports`) begins the login of a connection with
-`processor.logins.begin(conn)`. The code that authenticates the client then calls `conn.login.succeed` or
+A login is everything between the accept of a connection and its principal: a TLS handshake, a SASL login, or a
+handshake and then a SASL login. A Prepare function (see `kafkapy.network.transports`) begins the login of a connection
+with `processor.logins.begin(conn)`. The code that authenticates the client then calls `conn.login.succeed` or
 `conn.login.fail`. Connections of a plain listener have no login.
 """
 
@@ -34,7 +34,7 @@ _SILENT = METRICS["network_connections_without_data"]
 
 
 class LoginCounts:
-    """Counts the logins of all listeners, and logs those that failed, with few lines a second. For all threads."""
+    """Counts the logins of all listeners, and logs failed logins, with few lines a second. Any thread may use it."""
 
     def __init__(self, counters: Registry, clock: Clock) -> None:
         self._counts = LabelledCounters(counters, [_SUCCEEDED, _FAILED, _SILENT])
@@ -53,7 +53,7 @@ class LoginCounts:
         self._counts.add(_SILENT, listener)
 
     def warn(self, conn: Connection, what: str, reason: str) -> None:
-        """Log a warning about a peer that may cause many of them, unless there were too many in this second."""
+        """Log a warning about a peer, unless there were too many such warnings in this second."""
         left_out = self._lines.admit(conn.peer[0])
         if left_out is not None:
             log.warning("%s: %s%s", what, reason, left_out, extra=conn.who)
@@ -62,8 +62,8 @@ class LoginCounts:
 class Login:
     """The login of one connection, in `Connection.login` until it succeeds. Only the connection's processor uses it.
 
-    `stage` is HANDSHAKE or LOGIN: what is done now. `has_sent` is whether the peer has sent anything: a transport sets
-    it with the first bytes, otherwise the handler with the first frame.
+    `stage` is the current stage, HANDSHAKE or LOGIN. `has_sent` is whether the peer has sent anything. A transport sets
+    `has_sent` with the first bytes; without a transport, the handler sets it with the first frame.
     """
 
     __slots__ = ("_logins", "conn", "deadline", "has_failed", "has_sent", "stage")
@@ -82,7 +82,7 @@ class Login:
         self._logins.end(self)
 
     def fail(self, reason: str, mechanism: str = "") -> None:
-        """Count and log that the login has failed, once. The caller has the connection closed, at once or later.
+        """Count and log, once, that the login has failed. The caller has the connection closed, at once or later.
 
         `mechanism` is a SASL mechanism or TLS; by default TLS until the handshake is over, then SASL.
         """
@@ -94,8 +94,8 @@ class Login:
 class Logins:
     """The logins in progress on one processor. All methods run on its thread.
 
-    If there are more than `most`, the oldest is given up: a client that really logs in is done in milliseconds, so the
-    oldest is most likely that of a peer which only holds its connection open.
+    If there are more than `most` logins, the oldest fails, and its connection is closed. A real login takes
+    milliseconds, so the oldest most likely belongs to a peer that only holds its connection open.
     """
 
     def __init__(self, processor: Processor, counts: LoginCounts, timeout_s: float, most: int) -> None:
@@ -111,7 +111,7 @@ class Logins:
         return len(self._waiting)
 
     def begin(self, conn: Connection) -> None:
-        """Begin the login of a new connection. It is closed if the login is not over in time."""
+        """Begin the login of a new connection, which is closed if the login is not over in time."""
         if len(self._waiting) >= self._most:
             self._give_up(
                 next(iter(self._waiting.values())),
@@ -130,7 +130,7 @@ class Logins:
         login.conn.patient = False
 
     def closed(self, conn: Connection) -> None:
-        """End the login of a connection that is being closed, and count and log it unless that was done before."""
+        """End the login of a connection that is being closed. Count and log it unless `fail` has done so before."""
         login = conn.login
         assert login is not None
         if not login.has_failed and not self._processor.draining:

@@ -1,4 +1,4 @@
-"""Opening connections to other servers, such as other brokers.
+"""Opens connections to other servers, such as other brokers.
 
 An opened connection belongs to the processor that opened it and is served like a client's connection, in the other
 direction: the frames that arrive are responses, and the replies that the handler returns are the next requests.

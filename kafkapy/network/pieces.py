@@ -23,7 +23,7 @@ _NOTHING = memoryview(b"")
 class _Held:
     """The total size of the pieces in memory, for all connections.
 
-    A piece counts with the size of the whole object that it is a view of.
+    A piece that is a view counts as much as the whole object behind the view.
     """
 
     def __init__(self) -> None:

@@ -53,14 +53,14 @@ _READABLE = select.EPOLLIN | _ENDED
 _UPKEEP_S = 1.0  # how often idle connections and unused buffers are looked for
 _TRIM_S = 3.0
 _LONGEST_POLL_MS = 2**31 - 1  # that epoll_wait takes
-# While connections wait for memory, others that have reserved some must have sent so many bytes a second, on average,
-# after the first seconds.
+# While connections wait for memory, a connection that has reserved memory must send at least _SLOWEST bytes a second on
+# average, not counting the first _SLOW_AFTER_S seconds.
 _SLOW_AFTER_S = 10.0
 _SLOWEST = 64 << 10
 _PATIENT_TURNS = 4
 _MOST_TOGETHER = 64  # connections whose requests one call of `end_turn` handles
 _MESSAGES_A_TURN = 16
-_UNNEEDED_TIMERS = 100  # and half of all, before they are removed
+_UNNEEDED_TIMERS = 100  # unneeded timers are removed if they are more than this plus half of all timers
 _MAX_INT32 = 2**31 - 1
 _CONNECTION_IDS = itertools.count(1)  # of all processors, so that a later connection has a higher id
 
@@ -68,8 +68,8 @@ _CONNECTION_IDS = itertools.count(1)  # of all processors, so that a later conne
 class Processor:
     """One network thread and its connections.
 
-    `start`, `stop`, `join`, `adopt`, `open`, `wake`, `call` and the `post` methods may be called from any thread.
-    Everything else runs on the processor's own thread.
+    `start`, `stop`, `join`, `adopt`, `open`, `wake`, `call`, `complete_now` and the `post` methods may be called from
+    any thread. Everything else runs on the processor's own thread.
     """
 
     def __init__(
@@ -108,14 +108,14 @@ class Processor:
             settings.authentication_timeout_ms / 1000,
             max(1, settings.max_connections_authenticating // settings.num_network_threads),
         )
-        self.lines = LineLimit(clock)  # of peers that do not keep to the protocol
+        self.lines = LineLimit(clock)  # of log lines about peers that violate the protocol
         self._openings = Openings(self)
         self._epoll = select.epoll()
         self._epoll_fd = self._epoll.fileno()
         self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._woken = False
         self._messages: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
-        self._left_now = 0  # how many replies `complete_now` may still send in this iteration of the loop
+        self._left_now = 0  # how many replies `complete_now` may still send at once in this iteration of the loop
         self._connections: dict[int, Connection] = {}  # by descriptor
         self._ready: deque[Connection] = deque()
         self._patient: deque[Connection] = deque()
@@ -126,7 +126,7 @@ class Processor:
         self._timers: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []  # a heap by time
         self._timer_numbers = itertools.count()  # the order of timers of the same time
         self._muted: dict[int, Connection] = {}  # by id
-        self._unneeded_timers = 0  # at most so many would end a mute of a connection that was closed meanwhile
+        self._unneeded_timers = 0  # an upper bound of the timers that would end the mute of a closed connection
         # The monotonic time at which this iteration of the loop got its epoll events. A frame that is handled in this
         # iteration has been waiting since that time.
         self.now = clock.monotonic()
@@ -196,8 +196,8 @@ class Processor:
     def complete_now(self, conn: Connection, pending: Pending) -> None:
         """Send the reply of a completed Pending: now if this is the processor's thread, otherwise as `post_completion`.
 
-        At most _MESSAGES_A_TURN replies are sent now in an iteration of the loop. One whose Pending the handler has not
-        returned yet is posted, too.
+        The reply is also posted if _MESSAGES_A_TURN replies were sent so in this iteration of the loop, or if the
+        handler has not returned the Pending yet.
         """
         if self._left_now and conn.pending is pending and threading.get_ident() == self._thread_id:
             self._left_now -= 1
@@ -230,7 +230,7 @@ class Processor:
             self._thread.join()
 
     def __del__(self) -> None:
-        os.close(self._event)  # not earlier: other threads may complete requests, and so set it, after the thread's end
+        os.close(self._event)  # not earlier: other threads may complete requests, and so set it, after this thread ends
 
     @property
     def frames_in(self) -> int:
@@ -373,7 +373,7 @@ class Processor:
     def _serve_patient(self) -> None:
         """Serve some of the patient connections (see Connection).
 
-        There are only _PATIENT_TURNS, about 30 µs each, so that the next poll comes soon.
+        At most _PATIENT_TURNS are served, about 30 µs each, so that the next poll comes soon.
         """
         for _ in range(min(len(self._patient), _PATIENT_TURNS)):
             self._serving.serve(self._patient.popleft())
@@ -459,13 +459,13 @@ class Processor:
             one.finish(None, error)
             return
         one.finish(conn, None)
-        self.queue(conn)  # the event that something has arrived may be over
+        self.queue(conn)  # bytes may have arrived, and their epoll event may be over
 
     def send(self, conn: Connection, request: Send | Timed, *, by_handler: bool = False) -> None:
         """Send a request on a connection that `open` has opened, after its earlier requests.
 
-        Does nothing if the connection is closed. `by_handler`: the caller is the connection's handler while it handles
-        a response; the request is sent when it returns.
+        Does nothing if the connection is closed. With `by_handler`, the caller is the connection's handler, in a call
+        for a response; the request is sent when that call returns.
         """
         if not conn.closed:
             self._serving.answer(conn, request)
@@ -512,7 +512,7 @@ class Processor:
         if until > conn.muted_until and not conn.closed:
             conn.muted_until = until
             self._muted[conn.id] = conn
-            # By its id: the timer, which cannot be cancelled, must not keep a connection that is closed before.
+            # The timer gets the id: it cannot be cancelled, and must not keep a closed connection in memory.
             self.call_at(until, self._unmute, conn.id, until)
             if self._unneeded_timers > _UNNEEDED_TIMERS + len(self._timers) // 2:
                 self._remove_unneeded_timers()
@@ -561,9 +561,9 @@ class Processor:
             self.close(conn)
 
     def _close_slow_senders(self) -> None:
-        """Close the connections that send large requests slowly: others wait for the memory that they have reserved.
+        """Close the connections that send large requests slowly while other connections wait for memory.
 
-        Otherwise a peer could claim a large request, send nothing of it, and so stop all other large requests.
+        Otherwise a peer could announce a large request, send nothing of it, and so stop all other large requests.
         """
         assert self._memory is not None
         for conn in list(self._connections.values()):

@@ -1,16 +1,16 @@
-"""Read-ahead for a consumer whose records are not in the page cache.
+"""Reads ahead for a consumer whose records are not in the page cache.
 
 A connection becomes a cold reader when a part of a reply has to wait for the disk. From then on the broker reads, one
 STEP at a time, the bytes that the connection's replies still have to send. After that it reads the bytes that the
 client will fetch next, from each file that the client reads in order, as far as the window allows. A connection for
 which nothing had to be read for a while stops being a cold reader, and costs nothing.
 
-What was read is removed from the page cache when the reader has passed it (`kafkapy.network.drop_behind`), and so is
-what the kernel has read ahead. If a reader's next bytes are in the page cache already, the kernel is assumed to have
-read them ahead, unless there are more of them than it ever reads ahead. A read thread reads such bytes, too. That makes
-the kernel begin its next read-ahead, which takes time, and a network thread must not spend that time in `sendfile`.
-What is read of files that were written to a moment ago stays: others read what is new, and it may not be on the disk
-yet.
+When the reader has passed them, the bytes that the broker or the kernel has read ahead are removed from the page cache
+(`kafkapy.network.drop_behind`). If a reader's next bytes are in the page cache already, the kernel is assumed to have
+read them ahead, unless there are more of them than the kernel ever reads ahead. A read thread reads such bytes, too:
+that makes the kernel begin its next read-ahead, which takes time, and a network thread must not spend that time in
+`sendfile`. Bytes of files that were written to a moment ago stay in the page cache: other consumers read new records,
+and their pages may not be on the disk yet.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 MOST_PARTS = 64  # parts of a reply that read-ahead checks
 MOST_FILES = 256  # files for which the position of a reader is kept
-CALM_BYTES = 16 * STEP  # a reader that was sent so much without a read from disk is no cold reader any more
-CALM_REPLIES = 2  # nor is a reader with so many replies without a read, if nothing follows in its files
-HOT_BYTES = 32 * STEP  # more than the kernel reads ahead (two windows of 8 MiB): these bytes were used by others
+CALM_BYTES = 16 * STEP  # a reader that was sent this many bytes without a read from disk is no cold reader any more
+CALM_REPLIES = 2  # nor is a reader that was sent this many replies without a read, if nothing follows in its files
+HOT_BYTES = 32 * STEP  # more than the kernel reads ahead (two windows of 8 MiB): other readers have used these bytes
 NEW_S = 30  # seconds after a write in which a file counts as new; the kernel writes its pages to the disk after 30 s
 _NO_FURTHER = 1 << 62
 
@@ -55,7 +55,7 @@ class _Track:
         self.is_in_order = False  # whether the reader reads this file in order, and the bytes after `end` follow
         # whether the last bytes were read for readers like this one
         self.drops: bool = before is not None and before.drops and not self.is_new
-        self.moved: int | None = None  # what is before this position was sent, as DropBehind knows
+        self.moved: int | None = None  # DropBehind knows that everything before this position was sent
         if before is not None and before.begin < self.begin <= before.end:
             self.loaded = max(self.loaded, before.loaded)
             self.is_in_order = True
@@ -79,7 +79,7 @@ class ReadAhead:
         self._box: Outbox | None = None
         self._demand: tuple[Load, Done] | None = None
         self._is_quiet = False  # nothing was sent since the last call of `_trim`
-        self._has_left = False  # all files, because it was quiet
+        self._has_left = False  # DropBehind no longer has this reader, because it was quiet
         cold.on_trim.add(self._trim)
         self._calm_bytes = self._calm_replies = 0
 
@@ -106,7 +106,7 @@ class ReadAhead:
         for track in before:
             track.handle = None
             if alone and track.end >= track.size and self._tracks.get(track.path) is track:
-                self._leave(track)  # it has read all of this file
+                self._leave(track)  # the reader has read all of this file
         for path in list(islice(self._tracks, max(0, len(self._tracks) - max(MOST_FILES, len(self._current))))):
             self._leave(self._tracks.pop(path))
 
@@ -132,10 +132,10 @@ class ReadAhead:
         self._demand = self._read(handle, track, position, position + min(length, STEP), loaded), loaded
 
     def _read(self, handle: FileHandle, track: _Track | None, start: int, end: int, done: Done) -> Load:
-        """Have the bytes read, see ColdReads.load, and count if another reader has begun this read.
+        """Have the bytes read, see ColdReads.load, and count the read as shared if another reader has begun it.
 
-        A few pages that are absent among many in the page cache stay in it: others use this file, and would have to
-        read the pages from the disk again and again.
+        If the bytes are a hole of a few pages among many in the page cache, they stay in the page cache: others use
+        this file, and would have to read these pages from the disk again and again.
         """
         is_hole = (
             track is not None
@@ -149,19 +149,20 @@ class ReadAhead:
         return load
 
     def _trim(self) -> None:
-        """Let go of what was read if nothing was sent since the last call: the client may pause for hours."""
+        """Let DropBehind remove what was read if nothing was sent since the last call: the client may pause for
+        hours."""
         if self._is_quiet and not self._has_left and self._demand is None and self._load is None:
             self._leave_all()
             self._has_left = True
         self._is_quiet = True
 
     def _sent(self, track: _Track, position: int) -> None:
-        """Note that the bytes of the file before `position` were sent, if they are a PIECE more than noted before."""
+        """Tell DropBehind that the bytes of the file before `position` were sent, at most once for each PIECE."""
         behind, moved = self._cold.behind, track.moved
         if behind is None or (moved is not None and moved <= position < moved + PIECE):
             return
-        # The kernel may have read some of what was sent, so that nothing had to be read here. If it is much more, the
-        # reader has jumped.
+        # Also pass the bytes since the last call: the kernel may have read them ahead, so that nothing was read here.
+        # If there are many more of them, the reader has jumped.
         since = moved if track.drops and moved is not None and position < moved + 4 * PIECE else None
         behind.move(self, track.path, position, since)
         track.moved = position
@@ -187,7 +188,8 @@ class ReadAhead:
             track = self._tracks.get(str(part.handle.path)) if type(part) is FileRegion else None
             if track is not None:
                 self._sent(track, part.position + box.offset)  # type: ignore[union-attr]
-        if self._load is not None or self._demand is not None:  # two reads of a file at once confuse the kernel
+        # Two reads of a file at the same time would confuse the kernel's read-ahead.
+        if self._load is not None or self._demand is not None:
             return True
         found = self._next(box)
         if found is not None:
@@ -235,8 +237,8 @@ class ReadAhead:
     def _next(self, box: Outbox) -> tuple[_Track, int, int] | None:
         """Return the next file data to read ahead, at most one STEP, as (track of the file, begin, end).
 
-        The data of the replies and of later fetches is checked in the order in which it will be sent; the result is the
-        first that has to be read. None if nothing within the window has to be.
+        The data of the replies and of later fetches is checked in the order in which it will be sent. The result is the
+        first data that has to be read, None if nothing within the window has to be read.
         """
         left = self._cold.window
         offset = box.offset

@@ -1,9 +1,9 @@
-"""Receiving frames, with few copies and little memory for each connection.
+"""Receives frames, with few copies and little memory for each connection.
 
 Small frames are received into one buffer that all connections of a processor share, and are handled there. Bytes after
 the last whole frame (the beginning of the next frame) are copied to the connection. A large frame gets a buffer of its
-own from the pool, and the rest of the frame is received directly into that buffer. With `queued.max.request.bytes` it
-may have to wait for that (see `request_memory`).
+own from the pool, and the rest of the frame is received directly into that buffer. With `queued.max.request.bytes`, the
+frame may have to wait for its buffer (see `request_memory`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Receiver:
         self._spare: Buffer | None = None
         self.bytes_in = 0
         # The result of the last split: the buffer, the position after the last whole frame, the end of the received
-        # bytes, and the size that the next frame needs (0: not known yet, -1: its size is invalid, and the next cut
+        # bytes, and the size that the next frame needs (0: not known yet, -1: its size is invalid, and the next split
         # raises BadFrameSize).
         self._view = self._shared.view
         self._position = self._end = self._needed = 0
@@ -97,8 +97,8 @@ class Receiver:
     def receive_ahead(self, conn: Connection) -> bool:
         """Receive the next frame while the handler still uses the frame before. `receive` returns it afterwards.
 
-        At most one large frame is received so, or the small frames of one receive. Return True if more of it may be in
-        the socket. Raises the exceptions of `receive`.
+        This receives at most one large frame, or the small frames of one receive. Return True if the frame is not
+        complete, and the socket may have more of it. Raises the exceptions of `receive`.
         """
         if conn.carries_frames or (conn.big is not None and conn.big_end == conn.big_needed):
             return False
@@ -184,8 +184,8 @@ class Receiver:
     def release_kept(self, conn: Connection, *, reuse: bool) -> None:
         """Release the receive buffer that the connection's pending request has kept, if there is one.
 
-        With `reuse`, which says that no thread reads the buffer any more, the buffer returns to the pool. Otherwise it
-        is unmapped when no view of it is left.
+        With `reuse`, the buffer returns to the pool: the caller knows that no thread reads it any more. Otherwise the
+        buffer is unmapped when no view of it is left.
         """
         if conn.kept is not None:
             if reuse:
@@ -208,7 +208,7 @@ class Receiver:
         self._begin_big(conn, rest, size, self._memory)
 
     def _give(self, buffer: Buffer) -> None:
-        """Return a lent buffer, which no thread reads any more, to the pool."""
+        """Return a lent buffer to the pool. No thread may read it any more."""
         reserved, buffer.reserved = buffer.reserved, 0
         self._pool.give(buffer)
         if reserved:
@@ -216,7 +216,7 @@ class Receiver:
             self._memory.release(reserved)
 
     def _drop(self, conn: Connection, buffer: Buffer) -> None:
-        """Do not use a lent buffer any more, which other threads may still read."""
+        """Give up a lent buffer that other threads may still read. It is unmapped when no view of it is left."""
         self._pool.drop()
         if buffer.reserved:
             assert self._memory is not None
@@ -247,7 +247,7 @@ class Receiver:
     def _begin_big(self, conn: Connection, rest: memoryview, needed: int, memory: RequestMemory | None) -> None:
         """Take a buffer for a frame of `needed` bytes with its size field, of which `rest` has arrived."""
         there = len(rest)
-        # A peer that has not authenticated must not hold a large buffer: the pool may have one of many MiB free.
+        # A peer that has not authenticated must not hold a large buffer, which the pool may have free.
         largest = sys.maxsize if conn.login is None else rounded(needed)
         try:
             conn.big = buffer = self._pool.take(needed, there, largest)
@@ -289,8 +289,8 @@ class Receiver:
 
 
 def _can_reserve_now(conn: Connection, there: int) -> bool:
-    """Return False if memory for a large frame is reserved later, because its API has not arrived, or because the
-    connection is not read now."""
+    """Return False if the memory for a large frame must be reserved later, because its API key has not arrived, or
+    because nothing is received from the connection now."""
     return there >= _API_END and conn.pending is None and not conn.muted_until
 
 

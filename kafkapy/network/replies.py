@@ -11,8 +11,8 @@ A reply is one of
                       reused: a handler that failed may already have passed them to another thread
   Pending             the reply comes later, by `complete`; no more frames are handled on the connection until then
 
-Instead of replies a handler may return GATHERED for all frames that it was given. Then it has put their requests into
-the processor's `gathered`, and `end_turn` returns the replies after the other connections with requests were read.
+Instead of replies, a handler may return GATHERED for all frames of the call, after it has put their requests into the
+processor's `gathered`. Then `end_turn` returns the replies, after the other connections with requests were read.
 """
 
 from __future__ import annotations
@@ -122,9 +122,9 @@ class Pending:
         """Set the reply, which must not be a Pending, and have it sent. Return True.
 
         Return False, without effect, if the Pending was already completed. May be called from any thread. With
-        `at_once`, a caller on the connection's processor, such as the handler of another connection, sends it before
-        this method returns, unless many were sent so in this iteration of the loop. Such a caller must hold no lock,
-        because sending may close the connection.
+        `at_once`, and on the thread of the connection's processor, the reply is sent before this method returns, unless
+        many replies were sent so in this iteration of the loop. With `at_once` the caller must hold no lock, because
+        sending may close the connection.
         """
         if not self._claim.acquire(blocking=False):
             return False
@@ -140,7 +140,7 @@ class Pending:
     def complete_with(self, make: Callable[[], Reply]) -> bool:
         """Complete the Pending with the reply that `make()` returns. `make` runs on the connection's processor.
 
-        For replies that take time to make: the caller, such as the timer or the disk pool, is not delayed, and the
+        This is for replies that take time to make: the calling thread, such as the timer's, is not delayed, and the
         reply shows the state at the time when it is sent. The result is that of `complete`. An exception in `make`
         closes the connection. May be called from any thread.
         """
@@ -163,10 +163,10 @@ class Handler(Protocol):
     def handle(self, connection: Connection, frames: list[memoryview]) -> Sequence[Reply] | Word:
         """Return a reply for each of the first frames (at least one), in order, or GATHERED for all frames.
 
-        A Pending or CLOSE must be the last reply. A frame comes without its size, as a writable view that is valid only
-        during the call. Frames without a reply are passed again, after the Pending is completed or the replies are
-        sent. So a handler may stop early when its replies have become large. An exception closes the connection, and
-        the replies of this call are not sent.
+        A Pending, CLOSE or Last must be the last reply. A frame comes without its size, as a writable view that is
+        valid only during the call. Frames without a reply are passed again, after the Pending is completed or the
+        replies are sent. So a handler may stop early when its replies have become large. An exception closes the
+        connection, and the replies of this call are not sent.
         """
         ...
 

@@ -1,16 +1,16 @@
 """The memory of large requests, of all connections together, which `queued.max.request.bytes` limits.
 
 Source: Kafka's SimpleMemoryPool; the differences keep requests from waiting for each other for ever. A request that is
-received in a buffer of its own reserves its whole size first, and gives it back when the broker does not read the
-buffer any more. So a connection that has begun to receive a request does not wait for memory again, and connections
-that wait hold none. They are not read meanwhile, and continue in the order in which they came.
+received in a buffer of its own reserves its whole size first, and gives the bytes back when the broker does not read
+the buffer any more. So a connection that has begun to receive a request does not wait for memory again, and a waiting
+connection holds no memory. Waiting connections are not read, and continue in the order in which they came.
 
 The reservation that reaches the limit may exceed it, as in Kafka, so any single request fits. Three kinds of requests
 have limits of their own:
 
 - a Produce request, whose records may wait for a disk or another broker, reserves only below the limit;
-- others may use as much memory again. Brokers send them, too: the Fetch request of a follower may be what a waiting
-  Produce request needs, so it must not wait for that request's memory;
+- other requests may use as much memory again. Brokers send them, too: a Produce request may wait for the Fetch request
+  of a follower, so that Fetch request must not wait for the memory of the Produce request;
 - before a client has authenticated, its messages may use only half of the limit.
 
 Small requests never wait. They are handled in the buffer that all connections of a network thread share, and counted
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kafkapy.network.processor import Processor
     from kafkapy.runtime.clock import Clock
 
-# The kinds of requests, the first to get memory first.
+# The kinds of requests. The first kind gets memory first.
 OTHER: Final = 0
 PRODUCE: Final = 1
 LOGIN: Final = 2
@@ -42,8 +42,8 @@ NO_LIMIT: Final = (1 << 63) - 1  # the available memory without a limit, as Kafk
 class RequestMemory:
     """The bytes that large requests may still reserve. All processors share it, and any thread may use it.
 
-    `has_waiting` is whether any connection waits for memory. `on_first_wait` is then called, on the processor of the
-    first one.
+    `has_waiting` is whether any connection waits for memory. When a first connection begins to wait, `on_first_wait` is
+    called on its processor.
     """
 
     def __init__(self, limit: int, clock: Clock) -> None:
@@ -54,7 +54,7 @@ class RequestMemory:
         self._lock = threading.Lock()
         self._available = limit
         self._floors = (-limit, 0, limit // 2)  # by kind: the available memory that is left to others
-        # By kind: the connections that wait, by their ids, the first that came first, and the bytes that each needs.
+        # By kind: the waiting connections by id, in the order in which they came, and the bytes that each needs.
         self._waiting: tuple[dict[int, tuple[Connection, int]], ...] = ({}, {}, {})
         self._depleted_since = 0.0
         self._depleted_s = 0.0
@@ -85,7 +85,7 @@ class RequestMemory:
             self._available -= size
 
     def release(self, size: int) -> None:
-        """Give `size` reserved bytes back, and give them to the connections that wait."""
+        """Give `size` reserved bytes back, and grant available bytes to the connections that wait."""
         with self._lock:
             self._available += size
             if self.has_waiting:
@@ -102,7 +102,7 @@ class RequestMemory:
         self._dropped.add(weakref.ref(mapping, gone))
 
     def forget(self, conn: Connection) -> None:
-        """Let a connection that is being closed wait no longer."""
+        """Remove a connection that is being closed from the waiting connections."""
         with self._lock:
             for waiting in self._waiting:
                 if waiting.pop(conn.id, None) is not None:

@@ -1,4 +1,4 @@
-"""Sending replies until the socket is full: buffers and pieces by sendmsg, file regions by sendfile.
+"""Sends replies until the socket is full: buffers and pieces by sendmsg, file regions by sendfile.
 
 A file region is a byte range of a file, and is never kept in memory: if the client reads slowly, the rest of the region
 comes from the page cache again when the socket has room. If zero copy is off, or a region is too short for it, the
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 WINDOW = 256 << 10  # bytes of a region that are looked up in the page cache, and sent, at a time
 SCRATCH = 128 << 10  # about the bytes that a socket with a send buffer of 100 KiB takes in one call
-# Bytes that are sent to a connection before the others are served. Measured: at 4 MiB a producer waits 2 to 3 times as
-# long while 8 consumers fetch 1 MiB each.
+# Bytes that are sent to a connection before other connections are served. Measured: at 4 MiB a producer waits 2 to 3
+# times as long while 8 consumers fetch 1 MiB each.
 TURN = 256 << 10
 JOIN_BELOW = 64 << 10
 _MOST_PARTS = 60
@@ -58,7 +58,7 @@ class PageCache:
 
 
 class RegionEnded(OSError):
-    """Raised when a file ends before a region of it in a reply does, or was truncated there, so that the reply's frame
+    """Raised when a file ends before the end of a region in a reply, or was truncated there, so that the reply's frame
     cannot be completed."""
 
 
@@ -121,9 +121,9 @@ class Outbox:
 class Sender:
     """Sends the outboxes (the unsent replies) of all plain connections of a processor.
 
-    TransportSender sends those of other connections. After a `flush` that returned COLD, `cold` is the (handle,
-    position, length) of the file data to read from disk before the next `flush`. After UNMADE, `unmade` is the Pieces
-    (a part of a reply that is made while it is sent) whose next piece has to be made before the next `flush`.
+    A TransportSender sends the outbox of any other connection. After a `flush` that returned COLD, `cold` is the
+    (handle, position, length) of the file data to read from disk before the next `flush`. After UNMADE, `unmade` is the
+    Pieces (a part of a reply that is made while it is sent) whose next piece has to be made before the next `flush`.
     """
 
     def __init__(self, zero_copy: bool, copy_below: int, pages: Residency) -> None:
@@ -201,7 +201,7 @@ class Sender:
         more = box.offset + len(piece) < part.length or box.index + 1 < len(box.parts)
         sent = syscalls.sendmsg(fd, [piece], 0, 1, 0, more)
         if sent < 0:
-            del piece  # the last reference but the part's own, so that `wait` can free the piece
+            del piece  # only the part's own reference is left, so that `wait` can free the piece
             part.wait(box.offset)
         return sent
 

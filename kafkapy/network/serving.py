@@ -1,8 +1,8 @@
-"""Serving one connection: send its unsent replies, receive frames, call the handler, send the handler's replies.
+"""Serves connections: sends unsent replies, receives frames, calls the handler, sends the handler's replies.
 
-The steps are done in this order, and each step only after the steps before are complete. That is how back-pressure
-works: while a reply is unsent or pending, nothing is received from the connection, so the client's socket fills up and
-the client has to wait.
+For each connection, a step is done only after the steps before are complete. That is how back-pressure works: while a
+reply is unsent or pending, nothing is received from the connection, so the client's socket fills up and the client has
+to wait.
 
 On a connection that this process opened, responses are received even while a request is unsent. Otherwise two servers
 could wait for each other for ever: each sends only when it has received, and receives only when it has sent. While the
@@ -140,8 +140,8 @@ class Serving:
         Does nothing if the connection was closed before. If the reply cannot be made or is invalid, the connection is
         closed.
         """
-        # `make` and `on_cancel` usually refer to the Pending: reference cycles, which only the garbage collector would
-        # free. A collection that finds the cycles of thousands of replies takes a tenth of a second.
+        # `make` and `on_cancel` usually refer to the Pending. These reference cycles would be left to the garbage
+        # collector, and a collection with the cycles of thousands of replies takes a tenth of a second.
         make, pending.make = pending.make, None
         pending.on_cancel = None
         if conn.pending is not pending:
@@ -240,7 +240,7 @@ class Serving:
             conn.outbox.add(reply.parts)
             conn.closing = True
         elif reply is not NO_REPLY:
-            raise TypeError(f"a handler gave {reply!r}, which is no reply")
+            raise TypeError(f"a handler returned {reply!r}, which is not a reply")
 
     @staticmethod
     def _add(conn: Connection, parts: Send) -> None:
@@ -252,8 +252,8 @@ class Serving:
     def _send(self, conn: Connection) -> bool:
         """Send the outbox, and return True if everything was sent.
 
-        If it returns False, the connection is served again when the socket has room, when a read from disk or the next
-        piece of a reply is ready, or after the other connections.
+        After False, the connection is served again when the socket has room, when a read from disk or the next piece of
+        a reply is ready, or after the other connections.
         """
         state = conn.sender.flush(conn.fd, conn.outbox)
         if state == COLD:

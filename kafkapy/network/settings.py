@@ -16,8 +16,8 @@ _NONE: Mapping[str, int] = MappingProxyType({})
 class Listener(NamedTuple):
     """A listener: its name, and the host and port on which the server listens.
 
-    `host` is a name or an IPv4 or IPv6 address without brackets; "" stands for all interfaces. Port 0 stands for any
-    free port. `setting` is where a person sets the port, for error messages.
+    `host` is a name or an IPv4 or IPv6 address without brackets; "" and "::" stand for all interfaces with IPv4 and
+    IPv6. Port 0 stands for any free port. `setting` is where a person sets the port, for error messages.
     """
 
     name: str

@@ -32,8 +32,8 @@ from kafkapy.runtime.read_pools import ReadPools
 
 log = logging.getLogger(__name__)
 
-# How long a thread waits for the GIL before the thread that holds the GIL has to release it. Measured (0.5 against
-# Python's 5 ms): a tenth of the latency while another thread is busy, and nothing gets slower.
+# How long a thread waits for the GIL before the thread that holds the GIL has to release it. Measured with 0.5 ms
+# instead of Python's 5 ms: a tenth of the latency while another thread is busy, and nothing gets slower.
 SWITCH_INTERVAL_S = 0.0005
 
 
@@ -43,7 +43,7 @@ class SocketServer:
     `prepare` maps the name of a listener that is not plain, such as one with TLS or SASL, to the function that prepares
     each of its new connections.
 
-    Call `bind`, then `start`; at the end `stop_accepting` and `stop`, or `stop` alone. Stop the thread pools after the
+    Call `bind`, then `start`; at the end `stop_accepting` and `stop`, or only `stop`. Stop the thread pools after the
     server.
     """
 
@@ -68,8 +68,9 @@ class SocketServer:
         memory = None
         if settings.queued_max_request_bytes > 0:
             memory = RequestMemory(settings.queued_max_request_bytes, clock)
-            memory.on_first_wait = self._wake_processors  # they look for slow senders now
-        # What was read ahead, rounded up to a STEP, of a reader that is almost PIECE and a turn ahead of its position.
+            memory.on_first_wait = self._wake_processors  # so that the processors look for slow senders
+        # How far a reader may have read ahead of its position in DropBehind: the read-ahead, rounded up to a STEP, from
+        # a position that is almost a PIECE and a turn further on.
         own = settings.read_ahead_bytes + STEP + 2 * PIECE
         self._behind = DropBehind(settings.read_ahead_max_bytes, own) if settings.drop_behind else None
         self._processors = [
@@ -104,7 +105,8 @@ class SocketServer:
         """
         try:
             for listener in self._listeners:
-                self._sockets.append((listener, open_listener(listener, self._settings)))
+                others = [other for other in self._listeners if other != listener]
+                self._sockets.append((listener, open_listener(listener, self._settings, others)))
         except BaseException:
             for _, sock in self._sockets:
                 sock.close()

@@ -1,4 +1,4 @@
-"""Accepted connections that are not served, and are closed after a while, because their address connects too often."""
+"""Accepted connections that are not served but closed after a while, because their address connects too often."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import heapq
 import itertools
 import socket
 
-# Each has a descriptor. Of more, the one that would be closed next is closed at once.
+# Each connection has a file descriptor. If there are more, the connection with the earliest time is closed at once.
 MOST = 1000
 
 
@@ -16,16 +16,16 @@ class ThrottledConnections:
     def __init__(self, most: int = MOST) -> None:
         self._most = most
         self._heap: list[tuple[int, int, socket.socket]] = []  # by the time at which they are closed
-        self._numbers = itertools.count()  # the order of those with the same time
+        self._numbers = itertools.count()  # the order of sockets with the same time
 
     def add(self, sock: socket.socket, until_ms: int) -> None:
-        """Keep the socket until `until_ms`, a time of `close_due`."""
+        """Keep the socket open until `until_ms`, in the time of `close_due`."""
         heapq.heappush(self._heap, (until_ms, next(self._numbers), sock))
         if len(self._heap) > self._most:
             heapq.heappop(self._heap)[2].close()
 
     def close_due(self, now_ms: int) -> int | None:
-        """Close the sockets whose time has come. Return when the next one has to be closed, None if there is none."""
+        """Close the sockets whose time has come. Return the time of the next socket, None if no socket is left."""
         while self._heap and self._heap[0][0] <= now_ms:
             heapq.heappop(self._heap)[2].close()
         return self._heap[0][0] if self._heap else None

@@ -2,8 +2,8 @@
 
 OpenSSL never sees a socket here: `TlsTransport` receives into a buffer that all connections of a thread share, cuts the
 bytes into records, and passes whole records to OpenSSL through a MemoryBIO. So OpenSSL keeps no incomplete record, and
-an idle connection has no buffer but the two MemoryBIOs, which keep the size of the largest record. What OpenSSL has
-encrypted is sent by one sendmsg for up to 128 KiB. A socket BIO would be slower: it sends each record by itself.
+the only buffers of an idle connection are the two MemoryBIOs, which keep the size of the largest record. Up to 128 KiB
+of encrypted data are sent by one sendmsg. A socket BIO would be slower: it sends each record by itself.
 
 A handshake costs as much CPU time as 10 to 40 small requests, so its steps run on a pool of few threads: a thousand
 clients that reconnect at once wait for each other there, and delay no other connection.
@@ -37,27 +37,27 @@ RECORD = 16 << 10  # the most data that a record has
 HEADER = 5  # bytes before a record: its type, its version and its length
 MOST_OVERHEAD = 2048  # bytes that a record may have beyond its data (RFC 5246, 6.2.3)
 _HANDSHAKE, _CLIENT_HELLO = 22, 1  # types of a record and of a message in it
-# The largest ClientHello. OpenSSL reserves memory for as much as a peer announces, up to 128 KiB. Those of real clients
-# have 200 bytes to 2 KiB, and with a session ticket that has their certificates some more.
+# The largest ClientHello. OpenSSL reserves memory for the size that a peer announces, up to 128 KiB. Real clients send
+# 200 bytes to 2 KiB, and some more with a session ticket that contains their certificates.
 MOST_CLIENT_HELLO = 16 << 10
 RANDOM = slice(11, 43)  # of the client or the server, in the record with its hello
-_RETRY_REQUEST = sha256(b"HelloRetryRequest").digest()  # the random bytes of one (RFC 8446, 4.1.3)
+_RETRY_REQUEST = sha256(b"HelloRetryRequest").digest()  # the random bytes of a HelloRetryRequest (RFC 8446, 4.1.3)
 TURN = 128 << 10  # bytes that are encrypted, and then sent, at a time
-# Shorter parts of a reply are joined into one record. Measured: a record by itself costs about as much as to copy and
-# encrypt 4 KiB.
+# Parts of a reply that are shorter than this are joined into one record. Measured: a record of its own costs about as
+# much as copying and encrypting 4 KiB.
 JOIN_BELOW = 4 << 10
-LONG = 64 << 10  # a receive for more bytes than that, so for a large frame, releases the GIL
-# Records that a handshake of a peer may have. Those of clients with long certificate chains have about ten.
+LONG = 64 << 10  # a receive with room for more bytes, so for a large frame, releases the GIL
+# Records that a peer's handshake may have. The handshake of a client with a long certificate chain has about ten.
 MOST_HANDSHAKE_RECORDS = 64
-# Records without data, such as key updates, that a peer may send beyond one for each record with data. Each costs CPU
-# time, and gets an answer.
+# Records without data, such as key updates, that a peer may send beyond one for each record with data. Each such record
+# costs CPU time, and gets an answer.
 MOST_EMPTY_RECORDS = 64
-# Records after which other connections are served. They may be as short as one byte, and a thousand of them cost about
-# two milliseconds.
+# Records after which other connections are served. Records may be as short as one byte, and a thousand of them cost
+# about two milliseconds.
 MOST_RECORDS_A_TURN = 1024
 
-# Returns the principal of a client whose certificate has this DER encoding (None: the client has none), or "" if it has
-# yet to log in by SASL. Called on a pool thread. Raises an exception, whose text is the reason for the log, if the
+# Returns the principal of a client by its certificate in DER encoding (None: the client has none), or "" if the client
+# has yet to log in by SASL. Called on a pool thread. Raises an exception, whose text is the reason for the log, if the
 # client must not log in.
 PrincipalOf = Callable[["bytes | None"], str]
 
@@ -67,7 +67,7 @@ class TlsFailed(ConnectionError):
 
 
 class BadRecords(Exception):
-    """Raised for bytes that are no TLS records, and for records that are not accepted. The text is the reason."""
+    """Raised for bytes that are not TLS records, and for records that are not accepted. The text is the reason."""
 
 
 class _Shared(threading.local):
@@ -83,9 +83,9 @@ _shared = _Shared()
 class TlsListener:
     """Makes the transports of a listener's connections.
 
-    `context()` returns the present SSLContext: connections that are opened later use a later one. `principal_of` None:
-    the handshake does not authenticate the clients, because a SASL login follows. `kernel` None: no connection gives
-    its key to the kernel.
+    `context()` returns the current SSLContext, and is called for each new connection. `principal_of` None: the
+    handshake does not authenticate the clients, because a SASL login follows. `kernel` None: no connection gives its
+    key to the kernel.
     """
 
     def __init__(
@@ -114,15 +114,15 @@ class TlsListener:
 
 
 class TlsDialer:
-    """Makes the transports of connections to other servers. `context()` returns the present SSLContext."""
+    """Makes the transports of connections to other servers. `context()` returns the current SSLContext."""
 
     def __init__(self, context: Callable[[], ssl.SSLContext], pool: DiskPool) -> None:
         self._context = context
         self._pool = pool
 
     def prepare(self, conn: Connection, host: str) -> TlsTransport:
-        """Return the transport of a new connection to `host`: the name or address that the certificate must have, if
-        the context checks that."""
+        """Return the transport of a new connection to `host`, the name or address that the server's certificate must
+        have, if the context checks it."""
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         tls = self._context().wrap_bio(incoming, outgoing, server_hostname=host)
         return TlsTransport(conn, tls, incoming, outgoing, self._pool)
@@ -192,7 +192,7 @@ class TlsTransport:
         self._is_open = False
         self._is_stepping = False
         self._waits_for_first_step = not tls.server_side
-        self._outcome: str | Exception | None = None  # of the last step; the text is the client's principal
+        self._outcome: str | Exception | None = None  # of the last step; a text is the client's principal
         self._handshake_records = 0
         self._hello_expected = tls.server_side  # the next handshake record begins with a ClientHello
         # Receiving. `_rest` has received bytes that OpenSSL has not got yet.
@@ -202,7 +202,7 @@ class TlsTransport:
         self._plain = b""  # decrypted by `is_more`
         self._ended = False  # the peer sends no more
         self._fed = 0  # records that OpenSSL has got since it held none
-        self._used = 0  # those of them that had data
+        self._used = 0  # records among those in `_fed` that had data
         self._empty = 0  # records without data, minus records with data
         self._in_turn = 0  # records that OpenSSL has got in this call of `recv_into`
         # Sending. `_unsent` has encrypted bytes; of the first, `_skip` bytes were sent.
@@ -217,8 +217,8 @@ class TlsTransport:
     def recv_into(self, fd: int, buffer: memoryview, start: int, end: int) -> int:
         self._is_drained = False
         self._in_turn = 0
-        # A client gets no further while it does not read. Of another server, responses are received all the same: it
-        # may read our request only when it has sent them.
+        # Receive nothing from a client that does not read. But receive the responses of another server all the same: it
+        # may read this side's request only when it has sent them.
         if self.wants_write and not self.write() and not self._conn.outgoing:
             return -1
         if not self._is_open and not self._shake_hands(fd):
@@ -295,8 +295,8 @@ class TlsTransport:
         return True
 
     def is_more(self) -> bool:
-        """Return whether there is data after records that have none, such as a close_notify: these look alike until
-        they are decrypted."""
+        """Return whether the peer has sent data, which may follow records without data, such as a key update. To find
+        out, decrypt the next records: all records look alike until then."""
         if not self._plain and self._is_open:
             buffer = bytearray(RECORD)
             received = self.recv_into(self._conn.fd, memoryview(buffer), 0, RECORD)
@@ -312,12 +312,13 @@ class TlsTransport:
     # --- records
 
     def _encrypt(self, data: bytes | bytearray | memoryview) -> None:
-        if data:  # OpenSSL takes an empty write for an error
+        if data:  # for OpenSSL, an empty write is an error
             self._write(data)
             self._unsent.append(self._outgoing.read())
 
     def _decrypt(self, buffer: memoryview, position: int, end: int) -> int:
-        """Decrypt what OpenSSL holds into buffer[position:end], as far as there is room. Return the position after it.
+        """Decrypt the records that OpenSSL holds into buffer[position:end], as far as there is room. Return the
+        position after the decrypted bytes.
 
         Raises BadRecords if the peer sends too many records without data.
         """
@@ -351,16 +352,20 @@ class TlsTransport:
         return position
 
     def _count_empty_records(self) -> None:
-        """Compare how many records OpenSSL got with how many had data, when it holds none any more."""
+        """Count the records without data that OpenSSL got since the last call. Called when OpenSSL holds no records.
+
+        Raises BadRecords if there were too many.
+        """
         self._empty = max(0, self._empty + self._fed - 2 * self._used)
         self._fed = self._used = 0
         if self._empty > MOST_EMPTY_RECORDS:
             raise BadRecords("it sent too many records without data, such as key updates")
 
     def _feed(self, fd: int, room: int) -> bool:
-        """Pass the next whole records, about RECORD bytes, to OpenSSL. Return False if there are none.
+        """Pass the next whole records, about RECORD bytes, to OpenSSL. Return False if there are none: then the socket
+        is empty, or the stream has ended (`_ended`).
 
-        Then the socket is empty, or the stream has ended (`_ended`). Raises BadRecords for bytes that are no records.
+        Raises BadRecords for bytes that are not records.
         """
         while True:
             size, count = _whole_records(self._rest)
@@ -396,19 +401,19 @@ class TlsTransport:
             self._rest = bytes(self._rest)
 
     def _end_stream(self) -> None:
-        """Send a close_notify. The peer's is not waited for."""
+        """Send a close_notify. Do not wait for that of the peer."""
         with suppress(ssl.SSLError):
             self._tls.unwrap()
         self._send_own()
 
     def _send_own(self) -> None:
-        """Send what OpenSSL itself has to say: its part of the handshake, alerts, answers to key updates."""
+        """Send the records that OpenSSL itself has made: of the handshake, alerts, answers to key updates."""
         if records := self._own_records():
             self._unsent.append(records)
             self.write()
 
     def _own_records(self) -> bytes:
-        """Return what OpenSSL itself has to say."""
+        """Return the records that OpenSSL itself has made and that are not sent yet."""
         if not self._outgoing.pending:
             return b""
         records = self._outgoing.read()
@@ -417,7 +422,7 @@ class TlsTransport:
         return records
 
     def _fail(self, error: Exception) -> None:
-        """Log what is wrong, send the alert that says it, and raise TlsFailed, which closes the connection."""
+        """Log the reason, send OpenSSL's alert if there is one, and raise TlsFailed, which closes the connection."""
         self._is_open = False  # there will be no close_notify
         reason = _reason(error)
         conn = self._conn
@@ -467,11 +472,12 @@ class TlsTransport:
         return False
 
     def _up_to_handshake_record(self, records: bytes | memoryview) -> tuple[int, int]:
-        """Return the size and number of the first of `records` up to a handshake record that is not encrypted.
+        """Return the size and number of the first of `records`, up to and with a handshake record that is not
+        encrypted.
 
-        OpenSSL gets only one of those at a time, because it may answer with a HelloRetryRequest: then there is a second
-        ClientHello to check. Raises BadRecords if the handshake record has to begin with a ClientHello of a sane size,
-        and does not.
+        OpenSSL gets only one such handshake record at a time, because it may answer with a HelloRetryRequest: then
+        there is a second ClientHello to check. Raises BadRecords if the handshake record has to begin with a
+        ClientHello of at most MOST_CLIENT_HELLO bytes, and does not.
         """
         position = count = 0
         while position < len(records):
@@ -504,7 +510,7 @@ class TlsTransport:
         """Take one step of the handshake, and find out who the client is when it is over. Runs on the pool."""
         try:
             if self._conn.closed:
-                return  # perhaps one of a thousand that have given up meanwhile
+                return  # the client may have given up while the step waited for the pool
             self._do_handshake()
             principal = ""
             if self._principal_of is not None:

@@ -45,11 +45,11 @@ class Transport(Protocol):
     def recv_into(self, fd: int, buffer: memoryview, start: int, end: int) -> int:
         """Receive decoded bytes into buffer[start:end], and return their number.
 
-        Return 0 at the end of the stream, and -1 if there are no bytes now. Before that, send the encoded bytes that
-        the socket has not taken yet, and continue the handshake. On an outgoing connection, receive also if the socket
-        does not take them. If fewer bytes are returned than there is room for, either both the socket and the transport
-        must be empty, or `wants_write` must be True: the next call comes after an epoll event, a write, or
-        `post_ready`. If the end of the stream follows these bytes, set `Connection.gone`.
+        Return 0 at the end of the stream, and -1 if there are no bytes now. Before receiving, send the encoded bytes
+        that the socket has not taken yet, and continue the handshake. On an outgoing connection, receive even if the
+        socket does not take those encoded bytes. If fewer bytes are returned than there is room for, either both the
+        socket and the transport must be empty, or `wants_write` must be True: the next call comes after an epoll event,
+        a write, or `post_ready`. If the end of the stream follows the returned bytes, set `Connection.gone`.
         """
         ...
 
@@ -91,7 +91,7 @@ class TransportSender:
     """Sends the outbox (the unsent replies) of one connection through its transport. It is used like a Sender.
 
     File regions are read into the scratch buffer of `plain`, the processor's Sender, before they are encoded. The bytes
-    sent are also counted in `plain`: those of the replies, not the encoded ones, as in Kafka.
+    sent are also counted in `plain`. As in Kafka, these are the bytes of the replies before they are encoded.
     """
 
     def __init__(self, conn: Connection, transport: Transport, plain: Sender) -> None:

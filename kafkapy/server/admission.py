@@ -102,9 +102,9 @@ class Quotas(Protocol):
         ...
 
     def begin(self, call: Call, size: int, now: float = 0.0) -> bool:
-        """Set the `usage` of a call whose frame has `size` bytes, unless all that it uses is counted now, or nothing of
-        it has to be counted. `now` is the monotonic time in seconds if that is known, otherwise 0. A Usage that is
-        passed to the other methods is that of the call.
+        """Set the `usage` of a call whose frame has `size` bytes; callers pass the usage to the other methods. It stays
+        None if no quota applies to the request, or if this method has counted all of the request. `now` is the
+        monotonic time in seconds if that is known, otherwise 0.
 
         Return True for a Produce request that may exceed the quota of bytes, so that the requests behind it must wait.
         """
@@ -132,8 +132,8 @@ class Quotas(Protocol):
         ...
 
     def mutations(self, call: Call, usage: Usage, strict_since: int) -> Mutations:
-        """Return what counts the partitions that a request creates and deletes. It refuses them beyond the quota in
-        versions of the API from `strict_since` on."""
+        """Return the object that counts the partitions that a request creates and deletes. In versions of the API from
+        `strict_since` on, it refuses those beyond the quota."""
         ...
 
 
@@ -189,11 +189,11 @@ def refusal(code: int) -> KafkaError:
 
 
 def rights_of(broker: Services, call: Call) -> Rights:
-    """Return what the client of the call was found to be allowed before. It is another object after each change of the
-    access rules, and for another principal. The broker must have an authorizer.
+    """Return the remembered rights of the client of the call. After each change of the access rules, and for another
+    principal, this is another object. The broker must have an authorizer.
 
-    Call this before the authorizer is asked: what it decides then, under these rules or later ones, may be remembered
-    in the object. An object of rules that have changed meanwhile is not used again.
+    Call this before asking the authorizer: what the authorizer then decides, under these rules or later ones, may be
+    remembered in the object. An object of rules that have changed meanwhile is not used again.
     """
     assert broker.authorizer is not None
     generation, connection = broker.authorizer.generation, call.connection

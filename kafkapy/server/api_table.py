@@ -88,7 +88,8 @@ class Served:
         self.any_version = any_version
         self.checks = checks
         self.authorizes = actions_of(checks) if authorizes is None else authorizes
-        self.is_asked_for = self.authorizes is not None and not asks_itself  # by the dispatcher, before it is joined
+        # True: the dispatcher asks the authorizer, before it joins a request with others
+        self.is_asked_for = self.authorizes is not None and not asks_itself
         self.in_order = in_order
         self.quota = quota
 
@@ -125,7 +126,8 @@ class ApiTable:
 
         checks          the rights that requests need, or a NoCheck with the reason why they need none. Before a request
                         is handled, the authorizer is asked for the resources that the checks name; the handler finds
-                        the denied actions in `call.denied`. It asks for all others itself: see `kafkapy.server.checks`.
+                        the denied actions in `call.denied`. The handler asks for all other resources itself: see
+                        `kafkapy.server.checks`.
         decode          decodes the header and the request of a frame in one call. Returns a request with `api_version`,
                         `correlation_id` and `client_id`, or None to let the generic codec decode the frame. The request
                         may contain views of the frame. Without `decode` the generic codec decodes every request,
@@ -147,7 +149,8 @@ class ApiTable:
                         actions to ask for. Not called without an authorizer.
         asks_itself     the handler asks the authorizer, unless the authorizer has a pool: for an API whose requests are
                         too many to list their actions each time.
-        in_order        rights on topics are asked for only if those before them were not all denied.
+        in_order        the authorizer is asked for one type of resource after the other, and no further if all actions
+                        on one type are denied.
         quota           "exempt" for requests between brokers, whose time counts for no quota; "produce" and "fetch" for
                         requests that count for the quotas of bytes.
         """

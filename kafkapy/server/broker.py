@@ -93,8 +93,8 @@ log = logging.getLogger("kafkapy.server.broker")
 # seconds, and hundreds of megabytes per thread. Conversions must not delay the appends of other requests, nor reads
 # from disk.
 CONVERSION_THREADS = 4
-OUTDATED_RIGHTS_S = 60.0  # how often what connections remember of earlier access rules is forgotten
-RESOLVE_S = 60.0  # how often host names in limits are looked up that had no address
+OUTDATED_RIGHTS_S = 60.0  # how often rights that connections remember from earlier access rules are forgotten
+RESOLVE_S = 60.0  # how often host names in connection limits that had no address are looked up again
 
 
 class BrokerServer:
@@ -253,9 +253,14 @@ class BrokerServer:
         return self._log_loading.wait(timeout)
 
     def _serve_metrics(self) -> None:
-        host, _, port = self.services.config.kafkapy_metrics_listen.rpartition(":")
+        listen = self.services.config.kafkapy_metrics_listen
+        host, _, port = listen.rpartition(":")
         if port:
-            self._metrics = MetricsPage(host.strip("[]"), int(port), self.services.counters)
+            try:
+                self._metrics = MetricsPage(host.strip("[]"), int(port), self.services.counters)
+            except OSError as error:
+                reason = f"cannot listen there: {error.strerror or error}"
+                raise ConfigError("kafkapy.metrics.listen", listen, reason) from error
             log.info("metrics are served at http://%s/metrics", self._metrics.address)
 
     def _open_directories(self) -> LogManager:
@@ -319,8 +324,8 @@ class BrokerServer:
         )
 
     def _secure(self, dispatcher: Dispatcher) -> Mapping[str, Prepare]:
-        """Load the key and trust stores of the listeners. Return what prepares the connections of those with TLS or
-        SASL, by their names."""
+        """Load the key and trust stores of the listeners. Return the functions that prepare the connections of
+        listeners with TLS or SASL, by the listeners' names."""
         services = self.services
         if all(one.protocol == "PLAINTEXT" for one in services.config.listeners):
             return {}  # and the start needs no TLS library
@@ -346,7 +351,7 @@ class BrokerServer:
             known = services.topics.get(topic)
             if known is not None and known.id == topic_id:
                 return False
-            # The second look: the tree does not show topics after the end of this broker's term as the controller.
+            # The term is checked again: after its end the tree does not show topics, and all would look deleted.
             return is_gone(tree, topic, topic_id) and fence.is_held
 
         services.replicas = ReplicaManager(
@@ -463,7 +468,8 @@ class BrokerServer:
         self.services.throttles.set_topic(topic, (), (), self.services.broker_id)
 
     def _isr_environment(self) -> IsrEnvironment:
-        """Return what partitions with several replicas need: who is alive, and the way to the controller."""
+        """Return what partitions with several replicas need: which brokers are alive, and how to ask the controller to
+        change an ISR."""
         services, config = self.services, self.services.config
         changes = self._isr_changes = IsrChanges(
             services.peers.controller,
@@ -504,7 +510,7 @@ class BrokerServer:
     # --- changes while it runs
 
     def _resolve_hosts(self) -> None:
-        """Look up again the hosts with limits of connections that had no address."""
+        """Look up again the host names in connection limits that had no address."""
         if self._network is not None:
             self._network.limits.resolve_missing(self.services.disk_pool.submit)
 

@@ -52,7 +52,7 @@ class BrokerChannels:
         self._lock = threading.Lock()
         self._channels: dict[int, _Channel] = {}
         self._own: deque[tuple[Request, Answered]] = deque()  # requests to this broker
-        self._own_brokers: Sequence[LiveBroker] | None = None  # what this broker was last sent in this term
+        self._own_brokers: Sequence[LiveBroker] | None = None  # last sent to this broker in this term
         self._encoding = RequestEncoding(services)  # used by the controller's thread only
 
     def send(self, broker: LiveBroker, requests: Sequence[tuple[Request, Answered]]) -> None:

@@ -69,7 +69,7 @@ class Call:
         self.request = request
         self.denied: Collection[Action] = ()
         self.throttle_time_ms = 0
-        self.pending: Pending | None = None  # what the network has got already, if the handler runs on a pool
+        self.pending: Pending | None = None  # the network has this reply already, if the handler runs on a pool
         self.usage: Usage | None = None
 
     def is_denied(self, resource_type: str) -> bool:

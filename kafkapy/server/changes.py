@@ -1,6 +1,7 @@
-"""The lines of the audit log about changes: who has changed which ACLs, users, quotas and settings, and from where.
+"""The lines of the audit log about changes: which principal has changed which ACLs, users, quotas and settings, and
+from which host.
 
-Values are shown, but no secrets: no passwords, keys and values of settings that are not known.
+Values are shown, except secrets: passwords, keys, and the values of unknown settings.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(AUDIT_LOGGER + ".changes")
 
 MOST = 50  # changes in a line
-LONGEST = 300  # characters of a change, and of what was changed
+LONGEST = 300  # characters of a change, and of the name of the changed resource
 
 
 def changed(call: Call, what: str, changes: Iterable[str]) -> None:
     """Log that the client of the call has changed `what`, such as "topic flights". `changes` are short texts, such as
-    "retention.ms=1000". Names and values in them that a client may choose have to be passed through `one_word`."""
+    "retention.ms=1000". The caller passes names and values in them that a client may choose through `one_word`."""
     from kafkapy.security.acls.hosts import host_text  # changes are rare, and this takes a while to import
 
     if not log.isEnabledFor(logging.INFO):

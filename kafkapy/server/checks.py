@@ -28,12 +28,12 @@ class Right(NamedTuple):
 class Check(NamedTuple):
     """A right that a request needs.
 
-    denial  what a client without the right gets, for people.
+    denial  what a client without the right gets, for the documentation.
     names   `names(request)` returns the names of the resources; the dispatcher asks the authorizer for them, and the
             handler finds the denied ones in `Call.denied`. None if only the handler knows the resources, or has to ask
             for another right first: then it asks with the functions of `kafkapy.server.admission`.
-    unless  another right that is enough, and that is asked for first.
-    only    the requests that need the right, for people; "" if all do.
+    unless  another right that is enough; the authorizer is asked for it first.
+    only    the requests that need the right, for the documentation; "" if all requests do.
     """
 
     right: Right
@@ -44,7 +44,7 @@ class Check(NamedTuple):
 
 
 class NoCheck(NamedTuple):
-    """The declaration of an API that anybody may use, with the reason for people."""
+    """The declaration of an API that anybody may use, with the reason for the documentation."""
 
     reason: str
 
@@ -62,20 +62,21 @@ def _cluster(request: Any) -> tuple[str]:
 
 
 def on_cluster(operation: str, denial: str = CLUSTER_DENIED) -> list[Check]:
-    """Return the declaration of an API all whose requests need one right on the cluster."""
+    """Return the declaration of an API whose requests all need one right on the cluster."""
     return [Check(Right(operation, "CLUSTER"), denial, _cluster)]
 
 
 def ask(authorizer: Authorizer, call: Call, actions: Collection[Action]) -> Collection[Action]:
-    """Ask for the actions of a call, in order if its handler is registered so, and return the denied ones."""
+    """Ask the authorizer for the actions of a call, in order if the API is registered with `in_order`. Return the
+    denied ones."""
     return ask_in_order(authorizer, call, actions) if call.served.in_order else authorizer.denied(call, actions)
 
 
 def ask_in_order(authorizer: Authorizer, call: Call, actions: Iterable[Action]) -> Collection[Action]:
-    """Ask for actions, those on one type of resource after the other, and return the denied ones.
+    """Ask the authorizer for actions, one type of resource after the other, and return the denied ones.
 
-    If all actions on one type are denied, nothing more is asked for: as in Kafka, a client that may not use a group
-    causes no lines in the audit log about its topics.
+    If all actions on one type are denied, the later types are not asked for: as in Kafka, a client that may not use a
+    group causes no lines in the audit log about its topics.
     """
     denied: list[Action] = []
     for _, of_type in groupby(actions, attrgetter("resource_type")):
@@ -88,7 +89,8 @@ def ask_in_order(authorizer: Authorizer, call: Call, actions: Iterable[Action]) 
 
 
 def actions_of(checks: Checks) -> Callable[[Services, Call], list[Action]] | None:
-    """Return the function that lists the actions which the dispatcher has to ask for a call, None if there are none."""
+    """Return the function that lists the actions of a call for which the dispatcher asks the authorizer, None if there
+    are none."""
     if isinstance(checks, NoCheck):
         return None
     asked = [(*check.right, check.names) for check in checks if check.names is not None]

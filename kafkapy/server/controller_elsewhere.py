@@ -24,7 +24,7 @@ Allocate = Callable[[Callable[["range | Exception"], object]], object]
 
 
 class ControllerElsewhere(Controller):
-    """The controller, as a broker calls it that is not the controller: whatever only the controller may do fails with
+    """The Controller of a broker that is not the controller: operations that only the controller may do fail with
     NOT_CONTROLLER.
     """
 

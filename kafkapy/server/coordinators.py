@@ -232,7 +232,7 @@ class Coordinators:
         to `__consumer_offsets` or `__transaction_state`. Nothing is done for other topics."""
         try:
             # Also create the parts that requests need: in a first request, the imports would block a network thread.
-            # First, because `start_loading` must not be repeated.
+            # This comes first: if it fails, this method is called again, and `start_loading` must not be repeated.
             if partition.topic == GROUPS:
                 self._part("for groups", lambda: (self.groups, self.offsets))
                 self.group_shards.start_loading(partition)
@@ -240,7 +240,7 @@ class Coordinators:
                 self._part("for transactions", lambda: (self.transactions, self.verifier))
                 self.transaction_shards.start_loading(partition)
         except Exception:  # an import may find no file descriptor or no memory
-            log.exception("the coordinator of %s-%d cannot begin, and is tried again", partition.topic, partition.index)
+            log.exception("the coordinator of %s-%d cannot start yet; trying again", partition.topic, partition.index)
             self._timer.schedule(_RETRY_S, lambda: self._became_leader_again(partition))
 
     def _became_leader_again(self, partition: Partition) -> None:
@@ -248,8 +248,8 @@ class Coordinators:
             self.became_leader(partition)
 
     def followed(self, partition: FollowedPartition) -> None:
-        """Called when this broker begins to follow a partition: calls that waited until it leads the partition are
-        forgotten."""
+        """Called when this broker begins to follow a partition: forget the calls that wait until this broker leads the
+        partition."""
         shards = self.existing("group shards" if partition.topic == GROUPS else "transaction shards")
         if shards is not None and partition.topic == shards.topic and partition.gone is None:
             shards.follows(partition.index)

@@ -96,10 +96,10 @@ class Dispatcher:
                 if not self._handle_joined(calls, replies, since):
                     return replies
                 calls = []
-            # Not earlier: a frame that is not handled now is passed again, and would be asked for twice.
+            # Not earlier: a frame that is not handled now is passed again, and would be counted and authorized twice.
             if quotas is not None and quotas.begin(call, len(frame), since):
-                # Skip the other frames. They are passed again, when the mute is over if this request is throttled:
-                # Kafka handles them one after the other, too.
+                # Skip the other frames: like Kafka, handle one request after the other. The frames are passed again,
+                # after the mute if this request is throttled.
                 deque(left, 0)
             if authorizer is not None and call.served.is_asked_for and not self._authorize(call):
                 if not calls or self._handle_joined(calls, replies, since):
@@ -126,7 +126,8 @@ class Dispatcher:
         return replies
 
     def _authorize(self, call: Call) -> bool:
-        """Set the actions that the call is denied. Return False, and do nothing, if a pool has to ask for so many."""
+        """Set the denied actions of the call. Return False, and do nothing, if there are so many actions that a pool
+        has to ask the authorizer."""
         authorizer, served = self._broker.authorizer, call.served
         if authorizer is not None and served.authorizes is not None:
             actions = served.authorizes(self._broker, call)
@@ -136,7 +137,8 @@ class Dispatcher:
         return True
 
     def _handle_on(self, pool: DiskPool, connection: Connection, frame: memoryview) -> Reply:
-        """Handle a request on a pool, because the authorizer may block, unless anybody may send it."""
+        """Authorize and handle a request on a pool, because the authorizer may block. Handle a request that needs no
+        right as usual."""
         since = self._meters.clock()
         served = TABLE.find(frame[0] << 8 | frame[1]) if len(frame) >= 2 else None
         try:
@@ -315,7 +317,7 @@ def _answer_later(broker: Services, call: Call, later: Later) -> None:
 
 
 def _decode_late(call: Call) -> None:
-    """Decode the request of a call if that is not done yet, unless it is refused without."""
+    """Decode the request of a call, unless it is decoded already, or will be refused without being decoded."""
     if isinstance(call.request, Undecoded) and not (call.denied and call.served.refused_undecoded):
         frame, body = call.request
         call.request = call.served.api.decode_request(frame, call.version, body)

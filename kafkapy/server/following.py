@@ -31,7 +31,7 @@ class Following:
         self.fetching: FollowerFetching | None = None
 
     def follow(self, partition: FollowedPartition) -> None:
-        """Fetch a partition from its leader, instead of what its former role said."""
+        """Fetch a partition from its leader, as its new role says."""
         if self.fetching is None and partition.leader != NO_LEADER:
             with self._lock:
                 if self.fetching is None and not self._closed:

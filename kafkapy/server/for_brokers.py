@@ -144,8 +144,8 @@ class OwnController:
     ) -> None:
         """Carry out a request on a pool, and call `done` as `Link.ask` does."""
         serve = _SERVED.get(api)
-        if serve is None:  # producer ids are allocated by the controller object, unless the controller changes just now
-            done(None, LinkError("this broker becomes the controller, or ceases to be it"))
+        if serve is None:  # AllocateProducerIds, which only gets here at the moment when the controller changes
+            done(None, LinkError("this broker is just becoming the controller, or ceasing to be the controller"))
             return
         version = versions[1] if versions is not None else api.max_version
         request = message(version) if callable(message) else message

@@ -34,7 +34,7 @@ def login_name(config: BrokerConfig) -> str | None:
     try:
         return parse_jaas(JAAS, settings[JAAS])[1].get("username")
     except SaslSettingError:
-        return None  # the first login says what is wrong
+        return None  # the first login reports the error
 
 
 def login_settings(config: BrokerConfig) -> dict[str, Any]:

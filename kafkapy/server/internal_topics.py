@@ -95,8 +95,8 @@ class InternalTopics:
             log.exception("topic %s cannot be created", topic)
             self._complete(topic, KafkaError(Errors.UNKNOWN_SERVER_ERROR, str(error)))
             return
-        there = topic in services.cache
-        self._complete(topic, None if there else KafkaError(Errors.COORDINATOR_NOT_AVAILABLE, "it is being created"))
+        creating = KafkaError(Errors.COORDINATOR_NOT_AVAILABLE, f"topic {topic} is being created")
+        self._complete(topic, None if topic in services.cache else creating)
 
     def _replicas_of(self, topic: str) -> int:
         """Return the number of replicas of the internal topic: the setting, or if that is not given, as many as there

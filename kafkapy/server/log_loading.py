@@ -30,8 +30,8 @@ class LogLoading:
     """
 
     def __init__(self, services: Services, controller: ClusterController, on_failure: Callable[[str], None]) -> None:
-        """List the logs to load. `on_failure(reason)` is called if the broker cannot continue. Raise RuntimeError if a
-        log is in two log directories."""
+        """List the logs to load. `on_failure(reason)` is called if the broker cannot continue. Raise
+        LogInTwoDirectories if a log is in two log directories."""
         self._services = services
         self._on_failure = on_failure
         self._loading = services.log_manager.loading

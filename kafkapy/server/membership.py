@@ -32,8 +32,8 @@ _CONNECT_S = 2.0
 
 
 class Election(Protocol):
-    """What a broker does when it becomes, and ceases to be, the controller. All methods may raise TreeError or
-    KafkaError; then they are called again."""
+    """The interface of the actions of a broker that becomes, or stops being, the controller. All methods may raise
+    TreeError or KafkaError; then they are called again."""
 
     def stand(self) -> None:
         """Stand for election, and begin this broker's term if it is elected."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,7 +51,7 @@ def open_tree(config: BrokerConfig, logs: LogManager, on_failure: Callable[[Exce
 
 
 def _embedded(config: BrokerConfig, logs: LogManager, on_failure: Callable[[Exception], None]) -> Tree:
-    first = config.log_dirs[0].absolute()
+    first = config.log_dirs[0]
     offline = {directory: error for directory, error in logs.directories() if error is not None}
     if first in offline:
         raise StartError(f"the metadata is kept in {first}, the first of log.dirs: {offline[first]}")
@@ -65,9 +66,9 @@ def _embedded(config: BrokerConfig, logs: LogManager, on_failure: Callable[[Exce
 
 def _in_zookeeper(config: BrokerConfig, logs: LogManager) -> Tree:
     for directory in config.log_dirs:
-        if (directory / FILE_NAME).exists():
+        if os.path.exists(directory / FILE_NAME):  # False also if the directory cannot be read
             raise StartError(
-                f"{directory.absolute()} has its metadata embedded ({FILE_NAME}), and zookeeper.connect names another "
+                f"{directory} has its metadata embedded ({FILE_NAME}), and zookeeper.connect names another "
                 "place for it: move it there with `kafkapy zk export`, remove zookeeper.connect, or name other log.dirs"
             )
     from kafkapy.metadata.zookeeper.tree import ZooKeeperTree
@@ -90,4 +91,4 @@ def _in_zookeeper(config: BrokerConfig, logs: LogManager) -> Tree:
 def metadata_directory(config: BrokerConfig) -> Path | None:
     """Return the log directory that holds the metadata, without which the broker cannot run. Return None if the
     metadata is in ZooKeeper."""
-    return None if config["zookeeper.connect"] else config.log_dirs[0].absolute()
+    return None if config["zookeeper.connect"] else config.log_dirs[0]

@@ -1,9 +1,9 @@
 """Has followers fetch partitions soon after this broker has become their leader.
 
-A follower asks for new partitions with its next Fetch request, but the one before may wait at this broker for records,
-for up to replica.fetch.wait.max.ms. Until then no record of the new partitions is acknowledged with acks=all. So the
-waiting fetches of followers are answered, several times, because this broker does not know when the followers have
-learnt of their new roles. In Apache Kafka they wait.
+A follower asks for new partitions with its next Fetch request, but its previous request may wait at this broker for
+records, for up to replica.fetch.wait.max.ms. Until then no record of the new partitions is acknowledged with acks=all.
+So this broker answers the waiting fetches of followers. It does that several times, because it does not know when the
+followers have learnt of their new roles. In Apache Kafka the fetches wait.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kafkapy.runtime.timer import Timer
 if TYPE_CHECKING:
     from kafkapy.server.fetching.session import FetchSession
 
-DELAYS_S = (0.01, 0.04, 0.15)  # from one answer to the next
+DELAYS_S = (0.01, 0.04, 0.15)  # before each round, in which all waiting fetches are answered
 
 
 class NewFollowers:
@@ -31,8 +31,8 @@ class NewFollowers:
         self._purgatory = purgatory
         self._timer = timer
         self._lock = threading.Lock()
-        self._rounds = 0  # how many answers are still to come, the next one of them scheduled
-        self._more = False  # a partition was led since the rounds began: they are repeated
+        self._rounds = 0  # rounds that are still to come; the next one is scheduled
+        self._more = False  # this broker became the leader of more partitions since the rounds began: repeat them
 
     def became_leader(self, partition: Partition) -> None:
         """Note that this broker has become the leader of a partition. Any thread may call this, also for thousands."""

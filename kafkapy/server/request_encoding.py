@@ -73,7 +73,7 @@ class RequestEncoding:
 
 
 def _encode(api: Api, message: Any, version: int) -> bytes:
-    """Return the encoded message, whose partitions are then freed one by one."""
+    """Return the encoded message. Free the message's partitions one by one."""
     encoded = api.encode_request(message, version)
     for topic in message.topic_states:
         for _ in drained(topic.partition_states):

@@ -1,4 +1,4 @@
-"""Queues of what this broker has to ask other brokers, with one request in flight to each."""
+"""Queues of items that this broker sends to other brokers, with one request in flight to each broker."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ T = TypeVar("T")
 
 
 class RequestQueues(Generic[T]):
-    """A queue of items for each broker. While a request to a broker is in flight, new items wait, and all that have
-    come by then go into its next request. Any thread may call `add`."""
+    """A queue of items for each broker. While a request to a broker is in flight, new items for the broker wait; its
+    next request has all of them. Any thread may call `add`."""
 
     def __init__(self, send: Callable[[int, list[T], Callable[[], None]], object]) -> None:
         """`send(broker_id, items, done)` sends a request with the items, on the thread that calls `add` or the last

@@ -1,4 +1,4 @@
-"""What clients were found to be allowed, remembered as long as the access rules stay the same.
+"""Remembers what clients are allowed to do, as long as the access rules stay the same.
 
 A request for topics that its client has used before costs one comparison of generations and a look into a set. Only
 permissions are remembered: a denial is decided, logged and counted each time.
@@ -21,18 +21,18 @@ _NEVER: Final = object()  # equals no generation
 
 
 class Rights:
-    """What one client, which is a principal at an address, was found to be allowed on one listener under one generation
-    of the access rules. All connections of the client to the listener share the object. Two objects are never equal."""
+    """The permissions of one client (a principal at an address) on one listener that were found under one generation of
+    the access rules. All connections of the client to the listener share the object. Two objects are never equal."""
 
     __slots__ = ("__weakref__", "generation", "ids", "is_broker", "principal", "reads", "writes")
 
     def __init__(self, principal: str, generation: object) -> None:
         self.principal = principal
         self.generation = generation
-        self.reads: set[str] = set()  # the names of topics that it may read
+        self.reads: set[str] = set()  # the names of topics that the client may read
         self.writes: set[str] = set()
-        self.ids: set[str] = set()  # the transactional ids that it may write with
-        self.is_broker = False  # it may do ClusterAction
+        self.ids: set[str] = set()  # the transactional ids with which the client may write
+        self.is_broker = False  # True: the client may do ClusterAction
 
     def forget(self) -> None:
         """Forget all names."""
@@ -64,17 +64,17 @@ class RememberedRights:
             return rights
 
     def forget_outdated(self, generation: int | None) -> None:
-        """Forget what was remembered for other generations than the present one. Idle connections keep it otherwise."""
+        """Forget the names of all generations but the present one, which idle connections would keep in memory."""
         for reference in self._all.valuerefs():
             rights = reference()
             if rights is not None and rights.generation != generation:
-                with self._lock:  # for each on its own: network threads wait for this lock
+                with self._lock:  # acquired again for each, because network threads wait for this lock
                     self._names -= len(rights.reads) + len(rights.writes) + len(rights.ids)
                     rights.forget()
 
     def remember(self, allowed: set[str], names: Iterable[str]) -> None:
-        """Add names to `allowed`, which is `reads`, `writes` or `ids` of a client's Rights. If that is too many for all
-        clients together, forget all others first."""
+        """Add names to `allowed`, which is `reads`, `writes` or `ids` of a client's Rights. When all clients together
+        have `most_names` names, forget all of them first."""
         with self._lock:
             for name in names:
                 if name not in allowed and len(name) <= _LONGEST_NAME:

@@ -1,4 +1,4 @@
-"""What is secured by TLS or a login: the broker's listeners, and its connections to other brokers.
+"""Secures the broker's listeners, and its connections to other brokers, by TLS or a login.
 
 Each listener with TLS has its own SSLContext, from the settings `listener.name.NAME.ssl.*`, and for those that are not
 set, `ssl.*`. The listener for other brokers also has a context for this broker's connections to them.
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kafkapy.server.secured_listeners")
 
-# Handshakes are pure CPU work. More threads than half of the CPUs would take those of the network threads.
+# Handshakes only need CPU time. With more threads than half of the CPUs, the network threads would wait for a CPU.
 HANDSHAKE_THREADS = max(1, (os.cpu_count() or 1) // 2)
 
 
@@ -77,8 +77,8 @@ class _Tls:
         return ANONYMOUS if certificate is None else f"User:{self.mapper.name_of(peer_name(certificate))}"
 
     def own_principal(self) -> str | None:
-        """Return the principal of this broker's own certificate, if listeners with these settings ask clients for
-        certificates; that of a client without a certificate if not; None if no mapping rule matches."""
+        """Return the principal of this broker at a listener with these settings: that of its certificate if the
+        listener asks clients for certificates, otherwise ANONYMOUS. None if no mapping rule matches."""
         own = self.stores.certificate
         if own is None or not self._asks_for_certificates:
             return ANONYMOUS

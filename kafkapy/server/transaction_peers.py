@@ -163,7 +163,7 @@ def _unanswered(error: LinkError, questions: Sequence[_Question]) -> None:
 
 def _answer(response: Any, asked: Mapping[str, list[_Question]]) -> None:
     if response.error_code != Errors.NONE:
-        # A producer cannot do anything about what this broker may not ask.
+        # A producer cannot correct the missing right of this broker.
         denied = response.error_code == Errors.CLUSTER_AUTHORIZATION_FAILED
         code = Errors.INVALID_TXN_STATE if denied else response.error_code
         log.error("the coordinator refuses verifications: error %d", response.error_code)

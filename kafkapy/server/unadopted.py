@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,11 +17,14 @@ EXPORTED = f"{FILE_NAME}.exported"
 
 def why_kafka_07s(log_dirs: Sequence[Path]) -> str | None:
     """Return a message if one of log.dirs has logs of Kafka 0.7, None if not. This costs one system call for each
-    directory that is in use already."""
+    directory that is in use already. A directory that cannot be read is passed over: LogDirs reports it."""
     for directory in log_dirs:
-        if (directory / META_PROPERTIES).exists() or not directory.is_dir():
+        try:
+            is_used = (directory / META_PROPERTIES).exists() or not directory.is_dir()
+            inside = [] if is_used else sorted(directory.iterdir())
+        except OSError:
             continue
-        found = _segment_07_in(directory)
+        found = _segment_07_in(inside) if inside else None
         if found is not None:
             return (
                 f"log.dirs has {directory}, a directory of Kafka 0.7 ({found} is one of its files): name it as log.dir "
@@ -30,10 +34,10 @@ def why_kafka_07s(log_dirs: Sequence[Path]) -> str | None:
     return None
 
 
-def _segment_07_in(directory: Path) -> Path | None:
+def _segment_07_in(paths: Sequence[Path]) -> Path | None:
     from kafkapy.log.offline.files_07 import is_segment_07, partition_of_07  # only for directories that are new here
 
-    for inside in sorted(directory.iterdir()):
+    for inside in paths:
         if partition_of_07(inside.name) is not None and inside.is_dir():
             for file in sorted(inside.iterdir()):
                 if is_segment_07(file):
@@ -44,7 +48,7 @@ def _segment_07_in(directory: Path) -> Path | None:
 def why_not_usable(log_dirs: Sequence[Path], dirs: LogDirs) -> str | None:
     """Return None if a new metadata tree may be created in the first log directory. Otherwise return a message that
     says why not, and what to do."""
-    first = log_dirs[0].absolute()
+    first = log_dirs[0]
     if (first / EXPORTED).exists():
         return (
             f"the metadata of {first} was moved to ZooKeeper by `kafkapy zk export`: set zookeeper.connect, or bring "
@@ -56,9 +60,9 @@ def why_not_usable(log_dirs: Sequence[Path], dirs: LogDirs) -> str | None:
         return None
     found = f"partitions ({partitions[0][0]}-{partitions[0][1]} is one)" if partitions else "a KRaft broker's files"
     for directory in log_dirs[1:]:
-        if (directory / FILE_NAME).exists():
-            return f"the metadata is in {directory.absolute()}, not in {first}: name that directory first in log.dirs"
-    adopt = f"`kafkapy log adopt {' '.join(str(directory.absolute()) for directory in log_dirs)}`"
+        if os.path.exists(directory / FILE_NAME):  # False also if the directory cannot be read
+            return f"the metadata is in {directory}, not in {first}: name that directory first in log.dirs"
+    adopt = f"`kafkapy log adopt {' '.join(map(str, log_dirs))}`"
     if meta is not None and not (first / META_PROPERTIES).exists():
         return (
             f"{first} is the first of log.dirs and should hold the metadata, but is empty, while others of log.dirs "

@@ -69,7 +69,8 @@ def start(
     """Run a broker in the foreground.
 
     As soon as it accepts connections it prints one line with its addresses, data directory and pid. Its log goes to
-    standard error. SIGTERM or SIGINT stops it cleanly; a second signal ends it at once.
+    standard error. SIGTERM or SIGINT stops it cleanly; a second one ends it at once. SIGHUP, as from a closed terminal,
+    stops it cleanly, too; a broker with a TLS listener loads its certificates again instead.
 
     Examples:
 

@@ -21,13 +21,13 @@ INTERRUPTED = 130
 # Bytes of freed memory that the allocator keeps. Compressing a batch of 1 MB needs a few hundred KiB for a moment;
 # without this each batch got new pages from the kernel: 66 (lz4) to 165 (gzip) page faults, a fifth of the CPU time.
 KEPT = 4 << 20
-# While logs are loaded, new objects are excluded from garbage collection this often (s), at most so many times.
+# While logs are loaded, new objects are excluded from garbage collection this often (s), and at most this many times.
 _FREEZE_EVERY, _FREEZES = 0.1, 50
 USAGE = "kafkapy start [server.properties] [-o KEY=VALUE ...]"
 
 
 def start(args: Sequence[str]) -> int:
-    """Run a broker as the command's arguments say, until SIGTERM or SIGINT. Return the exit code."""
+    """Run a broker as the command's arguments say, until a signal stops it. Return the exit code."""
     file, overrides = parse(args)
     return serve(file, overrides)
 
@@ -42,7 +42,7 @@ def parse(args: Sequence[str]) -> tuple[str | None, dict[str, str]]:
         word = rest.pop(0)
         if word in ("-o", "--override"):
             if not rest:
-                raise CallError(f"{word} needs KEY=VALUE behind it; the call is: {USAGE}")
+                raise CallError(f"{word} needs KEY=VALUE after it; the call is: {USAGE}")
             setting = rest.pop(0)
         elif word.startswith("--override="):
             setting = word.partition("=")[2]
@@ -92,9 +92,11 @@ def config_of(file: str | Path | None, overrides: dict[str, str], given_by: str 
 
 
 def serve(file: str | None, overrides: dict[str, str]) -> int:
-    """Run a broker until the first SIGTERM or SIGINT, and return the exit code. A second signal ends the process at
-    once. Prints a line when the broker is ready. If it has a listener with TLS, SIGHUP has it load the key and trust
-    stores again.
+    """Run a broker until the first SIGTERM or SIGINT, and return the exit code. A second one ends the process at once.
+    Prints a line when the broker is ready.
+
+    SIGHUP stops the broker, too, as the JVM does when a terminal is closed, unless it is ignored (nohup). If the broker
+    has a listener with TLS, SIGHUP instead has it load the key and trust stores again.
 
     Raises ToolError when a running broker fails. If the broker cannot start, raises the error of the start.
     """
@@ -102,6 +104,7 @@ def serve(file: str | None, overrides: dict[str, str]) -> int:
     failures: list[str] = []
     signals: list[int] = []
     hangups: list[int] = []
+    has_tls = False
     # The interpreter writes to this pipe at the moment of a signal. Without it, a signal that comes just before the
     # main thread begins to wait would not wake it: Python's handlers run in the main thread only, between two of its
     # bytecodes.
@@ -118,15 +121,16 @@ def serve(file: str | None, overrides: dict[str, str]) -> int:
         signals.append(number)
 
     def must_stop() -> bool:
-        return bool(signals or failures)
+        return bool(signals or failures or (hangups and not has_tls))
 
+    # Not `on_signal`: a terminal that is closed may send SIGHUP twice, from the shell and from the kernel.
     def on_hangup(number: int, frame: FrameType | None) -> None:
         hangups.append(number)
 
     def wait(reload: Callable[[], None]) -> None:
         while not must_stop():
             os.read(woken, 1)
-            if hangups:
+            if hangups and has_tls:
                 hangups.clear()
                 reload()
 
@@ -134,7 +138,8 @@ def serve(file: str | None, overrides: dict[str, str]) -> int:
     wake_before = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     try:
         config = config_of(file, overrides)
-        if any(listener.has_tls for listener in config.listeners):
+        has_tls = any(listener.has_tls for listener in config.listeners)
+        if has_tls or signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             before[signal.SIGHUP] = signal.signal(signal.SIGHUP, on_hangup)
         _run(config, must_stop, wait, on_failure)
     finally:

@@ -1,4 +1,4 @@
-"""Shared by the tests of the log: builders of batches, a scheduler that the test runs, a disk that fails."""
+"""Helpers of the log's tests: builders of batches, a scheduler that the test runs, a disk that fails."""
 
 import errno
 from pathlib import Path
@@ -16,7 +16,7 @@ NOW = 1_700_000_000_000
 
 
 class ManualScheduler:
-    """Keeps scheduled tasks until `run_all` (or `run` for tasks whose name contains the text)."""
+    """A scheduler that keeps tasks until `run_all`, or until `run` for tasks whose name contains a text."""
 
     def __init__(self):
         self.tasks = []
@@ -49,7 +49,7 @@ class ManualTask:
 
 
 class At:
-    """The path of an index without a segment."""
+    """A stand-in for the segment of an index, with a given path for the index."""
 
     size = 1 << 31
 
@@ -64,10 +64,10 @@ class At:
 
 
 class FailingFiles(Files):
-    """A disk that fails at the n-th operation, counting the operations that change something."""
+    """A disk whose n-th operation that changes something fails."""
 
     def __init__(self, fail_at=None, error=errno.ENOSPC, *, only=None, torn=False):
-        """`only`: names of the operations that count. `torn`: a failing write leaves its first half."""
+        """Count only the operations named in `only`, if given. With `torn`, a failing write leaves its first half."""
         self.count = 0
         self.fail_at = fail_at
         self.error = error
@@ -118,7 +118,7 @@ class FailingFiles(Files):
 
 
 class Bench:
-    """One log directory with a log, a clock that is moved by hand and a scheduler that is run by hand."""
+    """A log directory with a log, a manual clock and a manual scheduler."""
 
     def __init__(self, directory, *, files=None, **settings):
         self.directory = Path(directory)
@@ -147,7 +147,7 @@ class Bench:
 
 
 def batch(*values, timestamp=NOW, **options):
-    """Return a produced set: one batch of records with these values, writable like the network's buffers."""
+    """Return a produced set of one batch with these values, writable like the network's buffers."""
     records = [(timestamp, None, value if isinstance(value, bytes) else str(value).encode(), []) for value in values]
     return memoryview(bytearray(build(records, **options)))
 
@@ -161,7 +161,7 @@ def contents(directory):
 
 
 def values_of(log, start=None, max_bytes=1 << 20):
-    """Return (offset, value) of every record from `start` on, read region after region as a consumer does."""
+    """Return (offset, value) of every record from `start` on, read region by region as a consumer does."""
     from kafkapy.record.batch import records_of
     from tests.harness.batches import iter_batches
 

@@ -1,4 +1,4 @@
-"""Appends: offsets, verdicts, the index entries that Kafka's tool wants, rolls, and calls that may not block."""
+"""Appends: offsets, verdicts, the index entries that Kafka's tool expects, rolls, and calls that must not block."""
 
 import itertools
 import struct
@@ -94,7 +94,7 @@ def test_log_append_time_is_returned_and_stored(tmp_path):
 
 
 def test_a_busy_append_can_be_repeated_with_the_same_bytes(tmp_path):
-    """The first call must not leave the marks of LogAppendTime in a batch that will be validated again."""
+    """The first call must not mark the batch as LogAppendTime, since it will be validated again."""
     bench = Bench(tmp_path, message_timestamp_type="LogAppendTime", segment_bytes=200)
     log = bench.load()
     log.append([batch("x" * 60)], 0)
@@ -111,7 +111,7 @@ def entries(path, layout):
 
 
 def test_every_set_is_indexed_as_an_append_of_its_own(tmp_path):
-    """What DumpLogSegments --verify-index-only checks: an entry is a batch's last offset and that batch's position."""
+    """As DumpLogSegments --verify-index-only requires, an entry is the last offset and the position of one batch."""
     bench = Bench(tmp_path, index_interval_bytes=300)
     log = bench.load()
     for start in range(0, 200, 40):
@@ -234,7 +234,7 @@ def test_preallocated_segments_are_trimmed_when_they_are_done(tmp_path):
     assert values_of(log) == [(0, b"a")]
 
 
-# --- calls that may not block
+# --- calls that must not block
 
 
 def test_an_append_that_may_not_block_is_done_when_nothing_is_in_its_way(bench):
@@ -269,7 +269,7 @@ def test_an_append_that_may_not_block_is_busy_before_a_roll_or_a_flush(tmp_path,
 
 
 def test_an_append_after_a_pause_waits_for_the_page_that_the_log_ends_in(tmp_path):
-    """If the page is not in memory, the kernel reads it before it writes into it."""
+    """If the page is not in memory, the kernel reads it from the disk before the write."""
 
     class Cold(Files):
         asked = 0
@@ -285,7 +285,7 @@ def test_an_append_after_a_pause_waits_for_the_page_that_the_log_ends_in(tmp_pat
     log.append([batch("a")], 0)
     for _ in range(2):
         assert log.append([batch("a")], 0, blocking=False) is not BUSY
-    assert files.asked == 1  # the second one comes soon after the first
+    assert files.asked == 1  # not asked again so soon
     files.warm = False
     bench.clock.advance(11)
     assert log.append([batch("b")], 0, blocking=False) is BUSY
@@ -310,7 +310,7 @@ def test_an_append_that_may_not_block_is_busy_in_a_new_leader_epoch(bench):
 
 
 def own(log, *sets):
-    """Append the sets as a coordinator does. Return the verdict of each, or BUSY if the append would wait."""
+    """Append the sets as a coordinator does. Return for each its verdict, or BUSY if the append would wait."""
     found = [log.append([OwnBatch(one)], 0, blocking=False) for one in sets]
     return [one if one is BUSY else one[0] for one in found]
 
@@ -430,7 +430,7 @@ def test_sequences_wrap_to_zero(bench):
 
 def test_an_older_epoch_is_fenced_and_a_newer_one_begins_at_zero(bench):
     log = bench.load()
-    log.append([idempotent("a", epoch=1, sequence=5)], 0)  # nothing known: any sequence may begin
+    log.append([idempotent("a", epoch=1, sequence=5)], 0)  # an unknown producer may begin at any sequence
     assert codes(log.append([idempotent("b", epoch=0, sequence=6)], 0)) == [Errors.INVALID_PRODUCER_EPOCH]
     assert codes(log.append([idempotent("b", epoch=2, sequence=6)], 0)) == [Errors.OUT_OF_ORDER_SEQUENCE_NUMBER]
     assert codes(log.append([idempotent("b", epoch=2, sequence=0)], 0)) == [0]
@@ -445,7 +445,7 @@ def test_a_compressed_batch_of_the_broker_is_appended_as_it_was_built(bench, mon
     monkeypatch.setattr(append_rules.Validator, "__call__", unpacked)
     assert codes(log.append([OwnBatch(built)], 0)) == [0]
     segment = log.segments.active
-    assert segment.files.pread(segment.handle(), segment.size, 0)[16:] == built[16:]  # behind offset and leader epoch
+    assert segment.files.pread(segment.handle(), segment.size, 0)[16:] == built[16:]  # the bytes after the leader epoch
 
 
 def test_a_coordinators_batches_need_no_sequence(bench):
@@ -538,7 +538,7 @@ def test_the_first_append_after_a_start_is_not_one_for_a_network_thread(tmp_path
 
 
 def test_sets_that_were_not_written_for_lack_of_space_are_not_written_with_those_after_them(tmp_path, monkeypatch):
-    """Rebuilt sets are appended one after the other when they are large."""
+    """Large rebuilt sets are written one after the other, so some may be refused and later ones written."""
     monkeypatch.setattr(append_rules, "MOST_HELD", 1)
     files = FailingFiles(only={"write"})
     log = Bench(tmp_path, files=files, compression_type="gzip").load()

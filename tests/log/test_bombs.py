@@ -1,4 +1,4 @@
-"""Small record sets that decompress to many bytes use a bounded amount of memory at a time."""
+"""Small record sets that decompress to many bytes use bounded memory."""
 
 import tracemalloc
 
@@ -24,7 +24,7 @@ def bomb(magic):
 
 
 def appended(log, sets):
-    """Append. Return the verdicts, and the largest number of bytes that were allocated meanwhile."""
+    """Append the sets. Return (verdicts, allocated bytes that are left, most bytes that were allocated)."""
     tracemalloc.start()
     try:
         verdicts = log.append(sets, 0)
@@ -52,7 +52,7 @@ def test_sets_that_become_large_are_not_built_together(tmp_path):
 
 @pytest.mark.parametrize(("sent", "stored"), [(0, 0), (1, 1), (2, 0)])
 def test_a_refusal_does_not_keep_the_decompressed_records(tmp_path, sent, stored):
-    """A refused set waits for its answer together with many other sets."""
+    """A refused set waits for its response together with many other sets."""
     log = bench_of(tmp_path, stored, compression_type="lz4", max_message_bytes=12_000).load()
     verdicts, left, _ = appended(log, [bomb(sent) for _ in range(SETS)])
     assert {one.code for one in verdicts} == {Errors.MESSAGE_TOO_LARGE}

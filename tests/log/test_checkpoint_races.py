@@ -1,4 +1,4 @@
-"""A deletion writes the checkpoints at once, perhaps at the same time as the periodic checkpoint."""
+"""A deletion writes the checkpoints at once, also while the periodic checkpoint is being written."""
 
 import os
 import threading
@@ -14,7 +14,7 @@ from .support import NOW, ManualScheduler, batch
 
 
 class Meanwhile:
-    """A lock that calls a function before it is taken for the first time."""
+    """A lock that calls a function just before it is first acquired."""
 
     def __init__(self, happening):
         self.lock = threading.Lock()
@@ -31,7 +31,7 @@ class Meanwhile:
 
 
 class Slow(Files):
-    """Files without syncs that let other threads run before a rename."""
+    """Files that let other threads run before a rename, without syncs."""
 
     def rename(self, old, new):
         os.sched_yield()
@@ -78,7 +78,7 @@ def test_deletions_during_periodic_checkpoints_leave_the_directory_online(tmp_pa
 
 @pytest.mark.parametrize("what", ["write_recovery_points", "write_start_offsets", "write_high_watermarks"])
 def test_a_log_that_is_deleted_while_a_checkpoint_waits_its_turn_is_not_in_it(tmp_path, what):
-    """Above all its log start offset: after a crash a new topic of that name would lose all records below it."""
+    """For example, with its log start offset a new topic of that name would lose all records below it after a crash."""
     config = LogConfig({"segment.bytes": 400})
     manager = LogManager([tmp_path], config, clock=ManualClock(NOW), scheduler=ManualScheduler(), files=Slow())
     manager.load()

@@ -1,4 +1,4 @@
-"""Loading a log after a clean stop: unchanged since, and changed by other programs."""
+"""Loading a log after a clean stop, unchanged or changed by other programs."""
 
 import shutil
 
@@ -75,7 +75,7 @@ def closed(directory, fill):
 
 
 def state(log):
-    """Return everything that a load finds, as comparable values."""
+    """Return the loaded state of a log as comparable values."""
     return {
         "offsets": (log.log_start_offset, log.log_end_offset, log.recovery_point, log.high_watermark),
         "epochs": (log.leader_epochs.entries, log.leader_epochs.latest_epoch),
@@ -95,7 +95,7 @@ def state(log):
 
 
 class WithoutContents(Files):
-    """A listing gives the names and sizes only, so that every file is opened and read."""
+    """Files whose listings have only names and sizes, so that a load opens and reads every file."""
 
     def look(self, path):
         return {name: entry._replace(content=None) for name, entry in super().look(path).items()}
@@ -105,7 +105,7 @@ class WithoutContents(Files):
 
 
 def loaded(directory, start, files):
-    """Load the log. Return (state, files)."""
+    """Load the log. Return (state, contents of the files after background work)."""
     bench = Bench(directory, files=files, **SETTINGS)
     log = bench.load(log_start_offset=start)
     found = state(log)
@@ -115,7 +115,7 @@ def loaded(directory, start, files):
 
 
 def both(tmp_path, start):
-    """The state of a log that is loaded with the contents that come with the listing: the same as without them."""
+    """Load the log with and without the contents that come with a listing. Assert equal results; return the state."""
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     found = loaded(tmp_path / "a", start, Files())
     assert found == loaded(tmp_path / "b", start, WithoutContents())
@@ -128,7 +128,7 @@ def test_a_log_that_was_left_alone_is_loaded_as_it_is(tmp_path, fill):
     before = contents(tmp_path / "a" / "t-0")
     assert not both(tmp_path, start)["has_pending"]
     changed = {name for name, data in contents(tmp_path / "a" / "t-0").items() if before[name] != data}
-    assert changed <= {"leader-epoch-checkpoint"}  # which had not followed the log's start yet
+    assert changed <= {"leader-epoch-checkpoint"}  # may still have entries before the log start
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -171,7 +171,7 @@ def test_records_that_others_appended_are_there(tmp_path):
     start = closed(tmp_path / "a", one_segment)
     log = Bench(tmp_path / "a", **SETTINGS).load()
     log.append([batch("of another broker")], 4)
-    log.flush()  # and not closed: no snapshot is at its end
+    log.flush()  # not closed, so there is no snapshot at its end
     assert both(tmp_path, start)["offsets"][:2] == (0, 2)
 
 

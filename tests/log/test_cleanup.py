@@ -15,7 +15,7 @@ HOUR = 3_600_000
 
 
 def filled(bench, count=10, step_ms=HOUR):
-    """Write one segment for each record, each an hour younger than the previous one."""
+    """Return a log with a segment for each record, by default each an hour younger than the previous one."""
     log = bench.load()
     for number in range(count):
         log.append([batch(number, timestamp=NOW - (count - 1 - number) * step_ms)], 0)
@@ -179,7 +179,7 @@ def test_truncation_removes_every_batch_that_reaches_the_offset(tmp_path, offset
 
 
 def test_regions_of_truncated_records_are_known_from_those_read_later(tmp_path):
-    """Records that are appended after the truncation are at the same place in the file."""
+    """Records that are appended after the truncation have the same positions in the file."""
     log = Bench(tmp_path).load()
 
     def region_at(offset, end):
@@ -188,7 +188,7 @@ def test_regions_of_truncated_records_are_known_from_those_read_later(tmp_path):
     for number in range(4):
         log.append([batch(number)], 0)
     kept, removed = region_at(0, 2), region_at(2, 4)
-    log.env.files.open_files.shed()  # later regions have another descriptor
+    log.env.files.open_files.shed()  # so that later regions have another descriptor
     also_removed = region_at(3, 4)
     assert also_removed.handle is not removed.handle
     log.truncate_to(2)
@@ -263,7 +263,7 @@ def test_a_log_can_be_emptied_to_begin_at_the_offset_of_its_first_segment(tmp_pa
 
 
 def test_the_files_of_an_emptied_log_are_removed_after_the_list_of_segments_is_replaced(tmp_path):
-    """With file.delete.delay.ms=0 a pool thread may remove them at once, while others read and flush the log."""
+    """With file.delete.delay.ms=0 a pool thread may remove files at once, while others read and flush the log."""
     bench = Bench(tmp_path, file_delete_delay_ms=0)
     log = filled(bench, 3)
     listed_when_removed = []
@@ -346,5 +346,5 @@ def test_a_crash_brings_no_leader_epoch_back_that_a_truncation_has_removed(tmp_p
     follower_of_epoch_0[0:8] = (1).to_bytes(8)
     follower_of_epoch_0[12:16] = (0).to_bytes(4)
     log.append_as_follower(follower_of_epoch_0, 2)
-    log.abandon()  # nothing that was scheduled has run
+    log.abandon()  # before any scheduled task has run
     assert bench.load(clean=False).leader_epochs.entries == ((0, 0),)

@@ -1,4 +1,4 @@
-"""A clean stop of many logs: what is synced, when the directory counts as stopped cleanly, and what is lost if not."""
+"""A clean stop of many logs: what is synced, when the stop counts as clean, and what is lost otherwise."""
 
 import errno
 import os
@@ -21,7 +21,8 @@ CONFIG = LogConfig({"segment.bytes": 400})
 
 
 class Order(Files):
-    """Notes writes and syncs, in order. `whole` is what a sync of the whole file system does: True, False or raise."""
+    """Files that record writes and syncs, in order. `whole` is the result of a sync of the whole file system: True,
+    False, or an exception to raise."""
 
     def __init__(self, whole=True):
         self.whole = whole
@@ -48,7 +49,7 @@ class Order(Files):
 
 
 class Full(Order):
-    """The disk is full for the snapshot of partition 1 as long as `is_full`."""
+    """A disk that is full for the snapshots of partition 1 while `is_full` is True."""
 
     is_full = False
 
@@ -59,7 +60,7 @@ class Full(Order):
 
 
 def many(directory, files, monkeypatch, count=3):
-    """Return a manager of logs with several segments each, of which so many are synced together."""
+    """Return a log manager with several segments in each log. From `count` on, logs are synced together."""
     monkeypatch.setattr(log_manager, "_MANY_WRITTEN", count)
     manager = LogManager([directory], CONFIG, clock=ManualClock(NOW), scheduler=ManualScheduler(), files=files)
     manager.load()
@@ -145,7 +146,7 @@ def test_logs_have_everything_after_they_were_closed_together(tmp_path, monkeypa
     manager = LogManager([tmp_path], CONFIG, clock=ManualClock(NOW), scheduler=ManualScheduler())
     manager.load()
     for log in manager:
-        assert log.log_end_offset == log.recovery_point == 49  # the retry of the producer's batch was a duplicate
+        assert log.log_end_offset == log.recovery_point == 49  # the producer's retry was a duplicate
         assert len(values_of(log)) == 49
     manager.close()
 
@@ -217,7 +218,7 @@ def test_a_whole_file_system_is_synced_only_where_that_proves_enough(tmp_path, m
 
 
 def test_the_system_calls_work_on_a_real_file():
-    with open("/proc/self/status") as file:  # of a file system that has nothing to sync
+    with open("/proc/self/status") as file:  # this file system has nothing to sync
         assert whole_sync.syscalls.file_system_type(file.fileno()) > 0
         whole_sync.syscalls.syncfs(file.fileno())
     with pytest.raises(OSError, match="Bad file descriptor"):

@@ -1,4 +1,4 @@
-"""Readers take no lock, and see whole records in order during appends, rolls and deletions."""
+"""Readers take no lock, and see complete records in order during appends, rolls and deletions."""
 
 import sys
 import threading
@@ -143,7 +143,7 @@ def test_an_append_that_may_not_wait_does_not_though_the_lock_is_taken_while_it_
     bench.clock.advance(1)
     assert [verdict.base_offset for verdict in log.append(sets, 0)] == [1, 2]
     log.abandon()
-    assert values_of(bench.load(clean=False)) == [(0, b"a"), (1, b"b"), (2, b"c")]  # with right checksums
+    assert values_of(bench.load(clean=False)) == [(0, b"a"), (1, b"b"), (2, b"c")]  # the checksums are right
 
 
 def test_the_high_watermark_moves_without_the_lock_though_a_transaction_is_open(tmp_path):
@@ -163,7 +163,7 @@ def test_a_transaction_becomes_stable_while_an_append_holds_the_lock(tmp_path):
     log.append([idempotent("a", transactional=True)], 0)
     log.append([OwnBatch(marker_batch(7, 0, commit=True, coordinator_epoch=0, timestamp=NOW))], 0)
     assert log.last_stable_offset == 0
-    with log.lock:  # as an append holds it while it writes
+    with log.lock:  # an append holds it while it writes
         moving = threading.Thread(target=log.advance_high_watermark, args=(2, 0), daemon=True)
         moving.start()
         moving.join(60)
@@ -172,7 +172,7 @@ def test_a_transaction_becomes_stable_while_an_append_holds_the_lock(tmp_path):
 
 
 def test_transactions_begin_and_end_while_another_thread_moves_the_high_watermark(tmp_path, fast_switching):
-    """Meanwhile the last stable offset is never above the first record of a transaction that is open."""
+    """The last stable offset must never be above the first record of an open transaction."""
     log = Bench(tmp_path).load()
     errors, done, ended = [], threading.Event(), 0
 
@@ -204,7 +204,7 @@ def test_transactions_begin_and_end_while_another_thread_moves_the_high_watermar
 
 
 def test_flushes_at_the_same_time_share_one_sync(tmp_path):
-    """The second waits for the first and finds its records flushed (they were there before the sync began)."""
+    """A flush that waits for another one finds its records flushed, since they were written before the sync began."""
     started, may_continue = threading.Event(), threading.Event()
 
     class Slow(FailingFiles):
@@ -232,4 +232,4 @@ def test_flushes_at_the_same_time_share_one_sync(tmp_path):
     for thread in (first, *waiting):
         thread.join(10)
     assert log.recovery_point == 2
-    assert files.count == 1  # the records: indexes can wait for the checkpoint
+    assert files.count == 1  # only the records: indexes are synced by the checkpoint

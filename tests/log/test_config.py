@@ -1,3 +1,5 @@
+"""Topic settings: their defaults and rules, the settings of the broker behind them, and overrides that are refused."""
+
 from pathlib import Path
 
 import pytest

@@ -1,4 +1,4 @@
-"""Damaged indexes of a cleanly stopped log are found, logged once, and rebuilt."""
+"""Damaged indexes of a log that was stopped cleanly are found, logged once, and rebuilt."""
 
 import logging
 import struct
@@ -17,7 +17,7 @@ COUNT = 60
 
 @pytest.fixture
 def closed(tmp_path):
-    """Return the directory of a closed log with several segments, each with several index entries."""
+    """Return the log directory of a closed log with several segments, each with several index entries."""
     log = Bench(tmp_path, **SETTINGS).load()
     for number in range(COUNT):
         log.append([batch(number, timestamp=NOW + number)], 0)
@@ -28,7 +28,7 @@ def closed(tmp_path):
 
 
 def damaged(directory, suffix, change, segment=0):
-    """Change an index of one segment. Return its path."""
+    """Apply `change` to the index file of one segment. Return its path."""
     path = sorted((directory / "t-0").glob(f"*{suffix}"))[segment]
     path.write_bytes(change(path.read_bytes()))
     return path
@@ -81,7 +81,7 @@ def test_times_are_found_with_a_damaged_time_index_which_is_rebuilt(closed, chan
     bench = Bench(closed, **SETTINGS)
     log = bench.load()
     first = log.segments.items[0]
-    assert first.largest_timestamp() != 0  # else retention would take the segment for one of 1970
+    assert first.largest_timestamp() != 0  # otherwise retention would delete the segment
     bench.scheduler.run("indexes")
     assert path.read_bytes() == before[path.name]
     assert first.largest_timestamp() == NOW + log.segments.base_offsets[1] - 1

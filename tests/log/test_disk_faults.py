@@ -1,4 +1,4 @@
-"""A disk that is full, tears writes or breaks: nothing half-written is served, and nothing acknowledged is lost."""
+"""On a disk that is full, tears writes or fails, nothing half-written is served and nothing acknowledged is lost."""
 
 import errno
 import os
@@ -17,7 +17,8 @@ SETTINGS = {"segment_bytes": 300, "index_interval_bytes": 0}
 
 
 def append_all(log, count, gather):
-    """Append numbered records in gathers. Return [(offset, value)] of the acknowledged ones."""
+    """Append numbered records, `gather` at a time. Return ([(offset, value)] of the acknowledged ones, first number
+    that failed)."""
     kept = []
     for start in range(0, count, gather):
         numbers = range(start, min(start + gather, count))
@@ -34,7 +35,7 @@ def append_all(log, count, gather):
 @pytest.mark.parametrize("torn", [False, True])
 @pytest.mark.parametrize("gather", [1, 6])
 def test_a_full_disk_at_any_step_loses_nothing_and_later_appends_succeed(tmp_path, gather, torn):
-    """ENOSPC at the 1st, 2nd, … operation of appends and rolls, until every operation has failed once."""
+    """The 1st, 2nd, … operation of appends and rolls fails with ENOSPC, until every operation has failed once."""
     step = 1
     while True:
         directory = tmp_path / str(step)
@@ -44,7 +45,7 @@ def test_a_full_disk_at_any_step_loses_nothing_and_later_appends_succeed(tmp_pat
         files.count, files.fail_at = 0, step
         try:
             kept, failed_at = append_all(log, 15, gather)
-        except LogDirFailure:  # truncating the file failed too; none of the appends was acknowledged
+        except LogDirFailure:  # truncating the file failed, too, and no append was acknowledged
             kept, failed_at = [], 15
         reached = files.count >= step
         files.fail_at = None
@@ -221,7 +222,7 @@ def test_a_segment_that_retention_takes_during_a_flush_is_passed_over(tmp_path):
 
 @pytest.mark.parametrize("change", ["retention", "truncation"])
 def test_a_flush_passes_over_an_active_segment_that_is_deleted_before_its_sync(tmp_path, change):
-    """The segments before it are synced first; meanwhile it is rolled, and its delete delay runs out."""
+    """The segment is rolled and deleted while the segments before it are being synced."""
 
     class Racing(Files):
         happening = None
@@ -260,9 +261,9 @@ def test_a_flush_passes_over_an_active_segment_that_is_deleted_before_its_sync(t
 
 
 class OneFailure(Files):
-    """Raises `error` once, at the first `operation` (open, truncate, sync) on a name that ends with `suffix`.
+    """Files of which one operation (open, truncate or sync) on a name with a given suffix fails once.
 
-    Notes the names of the files that are synced.
+    `synced` gets the names of the files that are synced.
     """
 
     def __init__(self):
@@ -311,7 +312,7 @@ def test_an_index_that_could_not_be_opened_for_its_sync_is_synced_by_the_next_on
     log.append([*(batch(value) for value in "abc"), transactional("d")], 0)
     mark(log, marker(commit=False))
     log.flush()
-    log.end[1].write_behind()  # else this is what opens the file
+    log.end[1].write_behind()  # otherwise the flush would open the file for this
     files.fail("open", suffix, too_many_files())
     with pytest.raises(OSError, match="made to fail"):
         log.flusher.synced_recovery_point()
@@ -355,7 +356,7 @@ def test_a_flush_that_runs_out_of_memory_leaves_all_files_to_the_next_one(tmp_pa
     files.synced.clear()
     log.flush()
     assert files.synced >= {"t-0", *files_of(1, ".snapshot", ".log"), *files_of(0, ".log")}
-    if sync == "0.timeindex":  # an index that was synced need not be synced again
+    if sync == "0.timeindex":  # only if it was not synced before
         assert files.synced >= files_of(0, ".timeindex")
     assert log.recovery_point == 2
     assert bench.failures == []

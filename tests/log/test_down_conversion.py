@@ -1,4 +1,4 @@
-"""Records for clients that know older message formats only, converted piece by piece."""
+"""Records are converted piece by piece for clients that know only older message formats."""
 
 import os
 import struct
@@ -32,7 +32,7 @@ def batch(first, *values, codec=0, headers=(), **options):
 
 
 def converted(conversion, most=1 << 30):
-    """Return all bytes as a client gets them."""
+    """Return all bytes that a client gets."""
     data = conversion.take_first(most)
     while len(data) < conversion.length:
         piece = conversion.make(len(data))
@@ -72,7 +72,7 @@ def test_no_more_is_read_at_once_than_a_chunk_or_a_batch(tmp_path, monkeypatch):
 
     monkeypatch.setattr(down_conversion, "down_convert", spy)
     converted(DownConversion(region_of(tmp_path, *parts), 1, 0, LIMIT))
-    assert handed[0] == len(parts[0])  # before anything is promised
+    assert handed[0] == len(parts[0])  # the first batch is converted before the size is known
     assert handed[-1] == len(parts[-1])
     assert max(handed[:-1]) <= CHUNK
     assert sum(handed) == sum(map(len, parts))
@@ -96,7 +96,7 @@ def test_a_batch_that_is_not_whole_is_left_out(tmp_path):
 
 
 def test_where_nothing_is_left_a_message_that_was_cut_is_given(tmp_path):
-    """Old clients get nothing for control batches. Kafka sends the same twelve bytes."""
+    """Old clients get no control batches. In their place, Kafka sends the same twelve bytes."""
     region = region_of(tmp_path, batch(0, b"a", control=True), batch(1, b"b", control=True))
     conversion = DownConversion(region, 1, 0, LIMIT)
     assert converted(conversion) == struct.pack(">qi", -1, 61)
@@ -131,7 +131,7 @@ def test_damage_in_the_first_batch_is_an_error_and_later_damage_ends_the_reply(t
         region = region_of(tmp_path, good, damaged, batch(2, b"d"))
         data = converted(DownConversion(region, 1, 0, LIMIT))
         assert len(data) == region.length
-        assert [one.offset for one in messages(data)] == [0]  # the next fetch gets the error
+        assert [one.offset for one in messages(data)] == [0]  # only the next fetch gets the error
         assert "ends before byte" in caplog.text
         caplog.clear()
 

@@ -1,4 +1,4 @@
-"""Readers hold no lock: a file may be deleted after its segment was found and before it is opened. That is no disk
+"""Readers hold no lock, so a file may be deleted between the search for its segment and its opening. That is not a disk
 failure."""
 
 import os
@@ -14,7 +14,7 @@ from .support import NOW, Bench, batch
 
 
 class Meanwhile(Files):
-    """Calls `happening` once, just before the next .log file is opened."""
+    """Files that call `happening` once, just before the next .log file is opened."""
 
     happening = None
 
@@ -78,7 +78,7 @@ def test_a_search_in_a_deleted_topic_does_not_find_the_new_topic_of_its_name(ben
 @pytest.mark.parametrize("deleted", [False, True])
 @pytest.mark.parametrize("cleanings", [1, 2])
 def test_a_search_during_a_cleaning_does_not_take_the_new_segment_for_the_old_one(tmp_path, cleanings, deleted):
-    """Both files have the same name, one after the other; the old one is renamed to `.deleted` in between."""
+    """Both files have the same name, one after the other: the old file is renamed to `.deleted` first."""
     files = Meanwhile()
     bench = CleanerBench(tmp_path, files=files, segment_bytes=2000)
     for number in range(40):
@@ -135,7 +135,7 @@ def test_a_topic_deleted_under_the_repair_of_an_index_is_gone_and_its_directory_
     index = tmp_path / "t-0" / f"{0:020d}.index"
     index.write_bytes(bytes(index.stat().st_size))
     log = bench.load()
-    assert log.read(3, 100, max_offset=20).region is not None  # which finds the damage
+    assert log.read(3, 100, max_offset=20).region is not None  # this read finds the damage
 
     def delete():
         log.abandon()
@@ -149,7 +149,7 @@ def test_a_topic_deleted_under_the_repair_of_an_index_is_gone_and_its_directory_
 
 @pytest.mark.parametrize("change", ["retention", "truncation"])
 def test_a_recovery_point_can_be_noted_while_the_active_segment_goes(tmp_path, change):
-    """The segment is deleted after the earlier segments are synced, and before its own indexes are."""
+    """The segment is deleted after the earlier segments are synced and before its own indexes are synced."""
 
     class AtOpen(Files):
         happening = None
@@ -188,7 +188,7 @@ def test_a_recovery_point_can_be_noted_while_the_active_segment_goes(tmp_path, c
 
 
 def test_reads_during_a_full_truncation_continue_in_the_old_segments(tmp_path):
-    """The names change before the list of segments does."""
+    """The files are renamed before the list of segments is replaced."""
     found = []
 
     class AtRename(Files):
@@ -209,7 +209,7 @@ def test_reads_during_a_full_truncation_continue_in_the_old_segments(tmp_path):
 
 
 def test_a_read_finds_the_file_that_a_truncation_of_everything_has_renamed_meanwhile(bench):
-    """The truncation opens all files and renames them. The list of segments is the old one until that is done."""
+    """A full truncation opens and renames all files before it replaces the list of segments."""
     segment = bench.log.segments.items[0]
     path = segment.path(".log")
 

@@ -1,4 +1,4 @@
-"""A follower's append: what comes from a leader's log, in pieces of any size, becomes the same log."""
+"""A follower that appends a leader's log, in pieces of any size, gets the same log."""
 
 import random
 import struct
@@ -22,7 +22,8 @@ LARGE = {"segment_bytes": 1 << 20, "index_interval_bytes": 200}
 
 
 def fill(log, rng, count=40):
-    """A leader's log with several epochs, codecs, producers, transactions and timestamps."""
+    """Append to a leader's log in several epochs, with random codecs, producers, transactions and timestamps. Return
+    the last epoch."""
     sequences = {}
     for number in range(count):
         epoch = number // 9
@@ -50,7 +51,7 @@ def fill(log, rng, count=40):
 
 
 def data_of(log, offset, size):
-    """What a Fetch of this size from `offset` on brings: it may end inside a batch."""
+    """Return the records that a Fetch of this size from `offset` on gets. They may end inside a batch."""
     read = log.read(offset, size, min_one=True, max_offset=log.log_end_offset)
     return memoryview(bytearray(read.region.read())) if read.region is not None else memoryview(b"")
 
@@ -66,7 +67,7 @@ def follow(leader, follower, sizes, epoch=99):
 
 
 def state_of(log):
-    """What must be the same in both logs: records, epochs, producers, aborted transactions, largest timestamp."""
+    """Return what must be equal in both logs: records, epochs, producers, aborted transactions, largest timestamp."""
     log.set_high_watermark(log.log_end_offset)
     read = bytearray()
     offset = log.log_start_offset
@@ -105,7 +106,7 @@ def test_a_log_that_is_followed_in_pieces_of_any_size_is_the_leaders(tmp_path_fa
     follower = bench.load()
     follow(leader, follower, iter(lambda: rng.choice((1, 100, 700, 5000)), 0))
     assert state_of(follower) == state_of(leader)
-    follower.abandon()  # as after a crash: recovery finds the same in the files
+    follower.abandon()  # recovery after a crash must find the same in the files
     assert state_of(bench.load(clean=False)) == state_of(leader)
 
 
@@ -162,7 +163,7 @@ def test_a_damaged_batch_is_refused_and_those_before_it_are_kept(tmp_path):
 
 
 def batch_at(offset, *values):
-    """A batch whose first record has this offset."""
+    """Return a batch whose first record has this offset."""
     data = batch(*values)
     struct.pack_into(">q", data, 0, offset)
     return data

@@ -22,8 +22,8 @@ from kafkapy.runtime.clock import ManualClock
 from .support import GOLDEN, At, ManualScheduler, contents
 
 DATA = GOLDEN / "kafka-3.9.1-v2" / "data"
-# One file of the golden data is damaged: it holds the text of a hex dump of 3.txnindex instead of an index. What
-# Kafka's DumpLogSegments printed of it, before that happened, is in dump/v2-txn-0.txt.gz.
+# One file of the golden data is damaged: it has the text of a hex dump of 3.txnindex instead of an index. The output of
+# Kafka's DumpLogSegments for the undamaged file is in dump/v2-txn-0.txt.gz.
 DAMAGED = DATA / "v2-txn-0" / "00000000000000000043.txnindex"
 DAMAGED_HELD = [(12, 27, 44, 45), (15, 46, 47, 48), (16, 48, 49, 50)]
 NOVEMBER_2026 = 1_795_268_000_000
@@ -87,7 +87,7 @@ def test_transaction_indexes_are_written_as_kafka_wrote_them(tmp_path):
 
 
 def served(tmp_path, *, clean):
-    """Return (a copy of Kafka's directory, the manager that has loaded it)."""
+    """Return (a copy of Kafka's directory, the log manager that has loaded it)."""
     directory = tmp_path / "data"
     shutil.copytree(DATA, directory)
     if not clean:
@@ -112,7 +112,7 @@ def test_a_cleanly_stopped_directory_is_served_and_left_as_it_was(tmp_path):
         if path.is_dir() and path != DAMAGED.parent:
             found, expected = contents(directory / path.name), contents(path)
             gone = set(expected) - set(found)
-            assert all(name.endswith(names.SNAPSHOT) for name in gone)  # strays of earlier stops
+            assert all(name.endswith(names.SNAPSHOT) for name in gone)  # left over from earlier stops
             assert {name: data for name, data in expected.items() if name not in gone} == found
     for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", HIGH_WATERMARKS):
         again = OffsetCheckpoint(Files(), str(directory), name).read()
@@ -141,14 +141,14 @@ def expected_batches(name):
 
 
 def test_times_are_found_as_kafka_found_them(tmp_path):
-    """consumer-view.jsonl has the responses of Kafka's own broker to offsetsForTimes on these files."""
+    """consumer-view.jsonl has the responses of Kafka's broker to offsetsForTimes on these files."""
     _, manager = served(tmp_path, clean=True)
     checked = 0
     for line in (GOLDEN / "kafka-3.9.1-v2" / "consumer-view.jsonl").read_text().splitlines():
         view = json.loads(line)
         log = manager.get(view["topic"], 0)
         if "compacted" in view["topic"]:
-            continue  # an emptied segment has the time of its file, which is a copy here
+            continue  # for an empty segment the file's time counts, which a copy does not keep
         for asked, offset, timestamp in view["offsetsForTimes"]:
             found = log.offset_for_timestamp(asked)
             if found is not None and found.offset >= log.last_stable_offset:

@@ -1,4 +1,4 @@
-"""Recovery of logs in message formats 0 and 1 that Kafka 0.8.2.2, 0.10.2.2 and 3.9.1 wrote, and of mixtures with 2.
+"""Recovery of logs in message formats 0, 1, and mixed with 2, that Kafka 0.8.2.2, 0.10.2.2 and 3.9.1 wrote.
 
 `expected` in each folder describes the files: one line for each stored batch or message, with its position.
 """
@@ -33,7 +33,7 @@ PARTITIONS = partitions()
 
 
 def loaded(tmp_path, folder, name, damage=lambda directory: None):
-    """Return the log after an unclean start on a copy without indexes and snapshots."""
+    """Return the log that is loaded after an unclean stop, from a copy without indexes and snapshots."""
     copy = tmp_path / name
     copy.mkdir()
     for path in (GOLDEN / folder / "data" / name).glob("*.log"):
@@ -49,7 +49,7 @@ def content(log):
 
 
 def last_file(lines):
-    """Return (file, its lines) of the last segment that is not empty."""
+    """Return (file, its lines) of the last segment with records."""
     *_, (file, of_it) = ((file, list(group)) for file, group in groupby(lines, lambda line: line["file"]))
     return file, of_it
 

@@ -1,4 +1,4 @@
-"""Offset and time index against plain lists, in memory and in their files."""
+"""Offset, time and transaction indexes give the same results as plain lists, in memory and in their files."""
 
 import os
 import struct
@@ -52,7 +52,7 @@ def test_offset_lookups_are_those_of_a_list(tmp_path_factory, pairs, wanted):
             assert index.lookup(offset) == (entries[slot - 1][1] if slot else 0)
         for position in [*wanted, *(place for _, place in entries)]:
             at = bisect_left([place for _, place in entries], position)
-            if at == 0 and entries and entries[0][1] == position:  # as Kafka's search
+            if at == 0 and entries and entries[0][1] == position:  # like Kafka's search
                 at = 1
             assert index.offset_after(position) == (entries[at][0] if at < len(entries) else None)
         if growing:
@@ -88,7 +88,7 @@ def test_time_lookups_are_those_of_a_list(tmp_path_factory, pairs, wanted, cut):
     entries = [(stamp, offset) for offset, stamp in summed(pairs)]
     for stamp, offset in entries:
         index.maybe_append(stamp, offset)
-        index.maybe_append(stamp, offset + 1)  # not a larger timestamp: no entry
+        index.maybe_append(stamp, offset + 1)  # adds no entry without a larger timestamp
     stamps = [stamp for stamp, _ in entries]
     for growing in (True, False):
         assert index.count == len(entries)
@@ -124,7 +124,7 @@ def test_the_last_time_before_an_offset_is_that_of_a_list(tmp_path_factory, pair
 
 
 def test_a_time_is_looked_up_while_the_index_is_sealed(tmp_path, monkeypatch):
-    """The search has begun in the arrays, and the roll removes them before the search ends."""
+    """A roll removes the arrays in memory while the search is using them."""
     index = created(TimeIndex, tmp_path / "index")
     for number in range(5):
         index.maybe_append(number, BASE + number)
@@ -139,9 +139,9 @@ def test_a_time_is_looked_up_while_the_index_is_sealed(tmp_path, monkeypatch):
 
 
 def test_the_last_time_is_read_while_the_index_begins_to_grow(tmp_path):
-    """A reader comes to an index that is only in its file; before it reads, an append adds entries in memory.
+    """A reader finds an index that is only in its file. Before it reads, an append adds entries in memory.
 
-    The entry that the reader remembers must not keep later entries from being added.
+    The entry that the reader remembers must not prevent later entries.
     """
     index = created(TimeIndex, tmp_path / "index")
     index.maybe_append(10, BASE + 1)
@@ -164,7 +164,7 @@ def test_the_last_time_is_read_while_the_index_begins_to_grow(tmp_path):
     appends += [(20, BASE + 2), (30, BASE + 3), (40, BASE + 4)]
     assert index.last_entry == (10, BASE + 1)
     assert index.last_entry == (40, BASE + 4)
-    index.maybe_append(35, BASE + 5)  # not larger than the last
+    index.maybe_append(35, BASE + 5)  # not larger than the last entry
     index.trim()
     index.seal()
     assert index.last_entry == (40, BASE + 4)
@@ -209,7 +209,7 @@ def test_an_aborted_transaction_that_cannot_be_added_leaves_no_part_of_itself(tm
     index = TxnIndex(Files(), At(tmp_path / "txnindex"), BASE)
     entries = [AbortedTxn(1, BASE, BASE + 10, BASE + 11), AbortedTxn(2, BASE + 5, BASE + 20, BASE + 21)]
     index.append(entries[0])
-    with pytest.raises(OverflowError):  # in the place of a MemoryError
+    with pytest.raises(OverflowError):  # stands for a MemoryError
         index.append(AbortedTxn(2, BASE + 5, BASE + 20, 1 << 63))
     index.append(entries[1])
     assert index.entries == tuple(entries)
@@ -230,7 +230,7 @@ def test_aborted_transactions_out_of_order_are_a_damage(tmp_path):
     st.integers(1, 60),
 )
 def test_overlapping_aborted_transactions_are_those_of_kafkas_loop(steps, offset, size):
-    """Kafka's loop begins with the first entry; the index skips the entries that end before the offset."""
+    """Kafka's loop begins at the first entry, while this index skips the entries that end before the offset."""
     upper = offset + size
     index = TxnIndex(Files(), At(os.devnull), 0)
     last = stable = 0
@@ -251,7 +251,7 @@ def test_overlapping_aborted_transactions_are_those_of_kafkas_loop(steps, offset
 
 
 def test_the_first_entry_is_in_the_file_at_once_for_tools_that_look_at_a_running_broker(tmp_path):
-    """Such tools take zeros after an entry for the end of the index, and zeros at its start for wrong entries."""
+    """Tools take zeros after an entry for the end of the index, but zeros at its start for wrong entries."""
     offsets, times = created(OffsetIndex, tmp_path / "index"), created(TimeIndex, tmp_path / "timeindex")
     for number in (7, 9):
         offsets.append(BASE + number, number * 1000)
@@ -261,7 +261,7 @@ def test_the_first_entry_is_in_the_file_at_once_for_tools_that_look_at_a_running
 
 
 def test_indexes_of_many_entries_are_read_and_built_in_parts(tmp_path):
-    """The indexes have several times as many entries as one part, and not a whole number of parts."""
+    """The number of entries is several times that of one part, and not a multiple of it."""
     count = 40_001
     offsets = created(OffsetIndex, tmp_path / "index", max_bytes=1 << 20)
     offsets.rebuild()

@@ -24,7 +24,7 @@ def file(directory, base, kind, mark=""):
 
 @pytest.fixture
 def log(tmp_path):
-    """Return the directory of a closed log with several segments."""
+    """Return a closed log with several segments."""
     log = Bench(tmp_path, **SETTINGS).load()
     for number in range(30):
         log.append([batch(number)], 0)
@@ -34,7 +34,7 @@ def log(tmp_path):
 
 
 def cleaned(tmp_path, log, mark):
-    """Write segments 0 and 1 merged into one, without the first records, under names with `mark`."""
+    """Write segments 0 and 1 merged into one, without the first records, in files whose names end with `mark`."""
     first, second = log.segments.items[:2]
     bench = Bench(tmp_path, **SETTINGS)
     segment = Segment.create(bench.files, log.directory, 0, bench.config, bench.clock, suffix=mark)
@@ -74,7 +74,7 @@ def test_an_unfinished_cleaning_is_undone(tmp_path, log, clean):
 
 
 def test_a_split_with_an_unfinished_part_is_undone(tmp_path, log):
-    """The parts are renamed from the last to the first, so a remaining `.cleaned` shows an unfinished split."""
+    """The parts are renamed from the last to the first, so a remaining `.cleaned` file shows an unfinished split."""
     cleaned(tmp_path, log, names.CLEANED)
     later = log.segments.base_offsets[2]
     for kind in KINDS:
@@ -84,7 +84,7 @@ def test_a_split_with_an_unfinished_part_is_undone(tmp_path, log):
 
 
 def steps(tmp_path, log):
-    """Do a swap as the cleaner and the split do it, one rename or unlink after the other."""
+    """Yield the steps of a swap, as the cleaner and a split do it: one rename or unlink each."""
     bases = log.segments.base_offsets[:2]
     for kind in KINDS:
         yield lambda kind=kind: file(tmp_path, 0, kind, names.CLEANED).rename(file(tmp_path, 0, kind, names.SWAP))
@@ -101,7 +101,7 @@ def test_a_swap_is_undone_or_finished_wherever_it_was_cut_short(tmp_path, log, d
     for step in itertools.islice(steps(tmp_path, log), done):
         step()
     found = offsets_of(tmp_path, clean=clean)
-    # The log counts as replaced from the moment when its last `.cleaned` file is gone.
+    # The swap is finished, not undone, once the last `.cleaned` file is gone.
     assert found == WHOLE if done < len(KINDS) else WHOLE[0] not in found
     assert found[-len(WHOLE) + 5 :] == WHOLE[5:]
     assert offsets_of(tmp_path) == found
@@ -123,7 +123,7 @@ def test_snapshots_of_segments_that_were_merged_go_with_them(tmp_path, log):
 
 
 class Names(Files):
-    """Notes the deletions, renames and directory syncs."""
+    """Files that record deletions, renames and directory syncs."""
 
     def __init__(self):
         self.done = []
@@ -142,9 +142,10 @@ class Names(Files):
 
 
 def test_the_old_files_are_gone_for_good_before_the_new_ones_have_their_names(tmp_path, log):
-    """A power cut may keep a later change of a name and lose an earlier one: then there would be both.
+    """A power cut may keep a later rename and lose an earlier deletion; then both files would exist.
 
-    Nor may the old files go before the names of the new ones are synced, which the killed process need not have done.
+    Nor may the old files be deleted before the names of the new files are synced, which the killed process may not have
+    done.
     """
     cleaned(tmp_path, log, names.SWAP)
     files = Names()

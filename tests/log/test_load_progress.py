@@ -1,4 +1,4 @@
-"""Log lines of a long start: one from time to time, and one at its end."""
+"""A long start logs its progress from time to time, and a line at its end."""
 
 import logging
 

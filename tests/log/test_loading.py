@@ -1,4 +1,4 @@
-"""Loading while the broker serves: the order, requests for logs that are not loaded yet, and a stop meanwhile."""
+"""Loading logs while the broker serves clients: the order, requests for logs not loaded yet, and a stop meanwhile."""
 
 import errno
 import os
@@ -10,6 +10,7 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.directories import clean_shutdown, partition_metadata
 from kafkapy.log.directories.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS
 from kafkapy.log.failures import Shortage
+from kafkapy.log.loading.found import LogInTwoDirectories
 from kafkapy.log.storage.files import Files
 from tests.harness.gated_files import GatedFiles
 
@@ -21,7 +22,7 @@ WAIT_S = 60
 
 
 def filled(*dirs, topics=("slow", "a", "b"), deleted_before=0, count=20):
-    """Write the directories of a killed broker, with a log of some segments for each topic."""
+    """Write the log directories of a killed broker, with a log of several segments for each topic."""
     broker = Broker(*dirs)
     for topic in topics:
         log = broker.manager.create(topic, 0, TOPIC_ID, CONFIG)
@@ -34,7 +35,8 @@ def filled(*dirs, topics=("slow", "a", "b"), deleted_before=0, count=20):
 
 
 class Loading(Broker):
-    """A broker that loads in the background; `left` has the logs in the order in which they became ready or failed."""
+    """A broker that loads in the background. `left` gets the topics in the order in which their logs became ready or
+    failed."""
 
     def __init__(self, *dirs, files=None, is_stray=None, **settings):
         super().__init__(*dirs, files=files, load=False, **settings)
@@ -51,7 +53,7 @@ class Loading(Broker):
 
 @pytest.fixture
 def held(tmp_path):
-    """Return a broker whose only thread is recovering `slow`, with `a` and `b` next in the queue."""
+    """Return (broker whose only thread is recovering `slow`, with `a` and `b` next in the queue, gated files)."""
     filled(tmp_path)
     os.utime(newest(tmp_path / "slow-0"), (2**31, 2**31))
     files = GatedFiles("slow-0")
@@ -216,7 +218,7 @@ def test_checkpoints_outlive_a_start_that_a_log_in_two_directories_prevents(tmp_
     Broker(one, two).manager.close()
     (two / "a-0").mkdir()
     broker = Broker(one, two, load=False)
-    with pytest.raises(RuntimeError, match="a-0 is in two directories"):
+    with pytest.raises(LogInTwoDirectories, match="a-0 is in two directories"):
         broker.manager.load()
     broker.manager.close()
     (two / "a-0").rmdir()
@@ -285,8 +287,8 @@ def test_a_log_that_is_being_recovered_is_deleted_when_that_has_been_stopped(hel
     assert broker.manager.is_loading("slow", 0)
     files.open_gate()
     broker.finish()
-    assert files.scanned.count("slow-0") == 1  # it has several segments
-    assert broker.left[0] == "slow"  # a role may have come for a new log of this name
+    assert files.scanned.count("slow-0") == 1  # stopped after one of several segments
+    assert broker.left[0] == "slow"  # a role for a new log of this name may wait
     directory = broker.manager.dirs.opened[0].path
     assert not (directory / "slow-0").exists()
     assert broker.manager.create("slow", 0, OTHER_ID, CONFIG).log_end_offset == 0
@@ -409,7 +411,7 @@ def test_a_directory_that_fails_while_loading_does_not_hold_up_the_others(tmp_pa
 
 
 class Confused(Files):
-    """Files with which the log `a` cannot be recovered."""
+    """Files that fail the recovery of log `a`."""
 
     def scan(self, file, *arguments):
         if "a-0" in file.path:
@@ -434,7 +436,7 @@ def test_other_logs_are_loaded_when_the_loading_of_one_fails(tmp_path):
 
 
 def without_topic_id(directory):
-    """Let every attempt to read the topic id of a log raise an OSError."""
+    """Make every attempt to read the topic id of a log raise an OSError."""
     (directory / partition_metadata.NAME).unlink()
     (directory / partition_metadata.NAME).mkdir()
 

@@ -17,12 +17,14 @@ from kafkapy.log.directories.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSE
 from kafkapy.log.directories.dir_lock import DirLocked
 from kafkapy.log.directories.meta_properties import MetaPropertiesError
 from kafkapy.log.failures import Shortage
+from kafkapy.log.loading.found import LogInTwoDirectories
 from kafkapy.log.loading.log_loader import LogLoader
 from kafkapy.log.manager import LogManager, NoLogDir
 from kafkapy.log.retention.policy import KafkaRetention
 from kafkapy.log.settings import LogSettings
 from kafkapy.log.storage.files import Files
 from kafkapy.runtime.clock import ManualClock
+from kafkapy.runtime.config_def import ConfigError
 from kafkapy.runtime.shortage_report import QUIET_S
 
 from .support import NOW, FailingFiles, ManualScheduler, batch, values_of
@@ -32,7 +34,7 @@ CONFIG = LogConfig({"segment.bytes": 400})
 
 
 class Broker:
-    """A log manager; `restart` stops it, cleanly or not, and starts another on the same directories."""
+    """A log manager. `restart` stops it, cleanly or not, and starts another on the same directories."""
 
     def __init__(self, *dirs, files=None, config=CONFIG, load=True, **settings):
         self.clock = ManualClock(NOW)
@@ -51,7 +53,7 @@ class Broker:
             self.manager.load()
 
     def kill(self):
-        """Release the locks, as the kernel does for a killed process."""
+        """Release the locks of the directories, as the kernel does for a killed process."""
         self.manager.dirs.unlock()
 
 
@@ -124,7 +126,7 @@ def test_a_second_broker_in_another_process_is_refused(dirs):
 
 
 def test_a_directory_named_twice_is_refused(dirs):
-    with pytest.raises(ValueError, match="twice"):
+    with pytest.raises(ConfigError, match=rf"^log\.dirs={dirs[0]},{dirs[0]}: names a directory twice$"):
         Broker(dirs[0], dirs[0].parent / "." / dirs[0].name)
 
 
@@ -261,7 +263,7 @@ def test_a_log_is_deleted_although_the_disk_is_too_full_for_the_cleaners_checkpo
 
 
 def with_failed_deletion(directory, files):
-    """Return a broker that has created a log, and whose first attempt to delete it has failed."""
+    """Return a broker whose first attempt to delete a log has failed."""
     broker = Broker(directory, files=files)
     broker.manager.create("t", 0, TOPIC_ID, CONFIG)
     files.fail_at = files.count + 1
@@ -274,7 +276,7 @@ def test_a_log_that_a_full_disk_keeps_from_being_deleted_is_deleted_later(dirs):
     files = FailingFiles(only={"rename"})
     broker = with_failed_deletion(dirs[0], files)
     files.fail_at = files.count + 1
-    with pytest.raises(Shortage):  # the caller tries it again later
+    with pytest.raises(Shortage):  # the caller has to retry
         broker.manager.create("t", 0, bytes(16), CONFIG)
     assert broker.manager.create("t", 0, bytes(16), CONFIG).topic_id != TOPIC_ID
     files.fail_at = files.count + 1
@@ -287,7 +289,7 @@ def test_a_log_that_a_full_disk_keeps_from_being_deleted_is_deleted_later(dirs):
 
 
 def test_a_stop_is_not_clean_for_a_log_that_could_not_be_deleted(dirs):
-    """It was closed without a sync."""
+    """The log was closed without a sync."""
     files = FailingFiles(only={"rename"})
     broker = with_failed_deletion(dirs[0], files)
     broker.manager.close()
@@ -324,7 +326,7 @@ def test_a_log_that_the_cluster_does_not_know_is_set_aside(dirs):
     assert stray.name.startswith("unknown-0.")
     assert (stray / f"{0:020d}.log").stat().st_size > 0
     broker.manager.close()
-    manager = Broker(dirs[0]).manager  # left alone from then on
+    manager = Broker(dirs[0]).manager  # later starts leave the stray alone
     assert [log.topic for log in manager] == ["known"]
     assert stray.exists()
     manager.close()
@@ -335,7 +337,7 @@ def test_a_partition_in_two_directories_stops_the_start(dirs):
         broker = Broker(directory)
         broker.manager.create("t", 0, TOPIC_ID, CONFIG)
         broker.manager.close()
-    with pytest.raises(RuntimeError, match="two directories"):
+    with pytest.raises(LogInTwoDirectories, match="two directories"):
         Broker(*dirs)
 
 
@@ -506,7 +508,7 @@ def test_flushes_by_time_of_one_directory_do_not_wait_for_those_of_another(dirs)
         log.append([batch("a")], 0)
     broker.clock.advance(1)
     _, second = (task for task in broker.scheduler.tasks if task.name == "log-flusher")
-    second.fn()  # and the first, on another thread, waits for its disk
+    second.fn()  # while the first, on another thread, waits for its disk
     assert {log.dir.parent: log.recovery_point for log in logs} == {dirs[0]: 0, dirs[1]: 1}
     broker.manager.close()
 
@@ -557,7 +559,7 @@ def test_flushes_by_time_that_find_no_descriptor_are_reported_once_for_all_logs(
 
 
 def test_a_log_is_among_the_logs_before_the_broker_looks_for_those_to_flush(dirs, monkeypatch):
-    """A log that takes longer to create than its flush.ms would be forgotten otherwise."""
+    """Otherwise a log that takes longer to create than its flush.ms would not be flushed in time."""
     broker = Broker(dirs[0])
     found = []
     manager = broker.manager
@@ -622,7 +624,7 @@ def test_a_failed_sync_at_the_stop_leaves_no_clean_marker(dirs):
     broker.manager.close()
     assert broker.failed == [dirs[0]]
     assert not (dirs[0] / clean_shutdown.NAME).exists()
-    Broker(dirs[0]).manager.close()  # it is unlocked
+    Broker(dirs[0]).manager.close()  # the directory is unlocked
 
 
 def test_a_full_disk_at_a_checkpoint_keeps_the_old_one(dirs):
@@ -717,7 +719,7 @@ def test_directories_may_be_relative(tmp_path):
 
 def test_a_deletion_while_a_flush_waits_for_the_log_takes_nothing_offline(dirs):
     class DeletesFirst:
-        """A lock that is acquired only after the log was deleted."""
+        """A lock before whose first acquisition the log is deleted."""
 
         def __init__(self, lock):
             self.lock, self.deleted = lock, False
@@ -797,7 +799,7 @@ def test_a_stop_is_not_clean_for_a_log_that_was_not_recovered(dirs):
         manager = Broker(dirs[0], load=False).manager
         manager.load(refuse)
         manager.close()
-        assert marker.exists() == clean  # an untouched clean log is still clean
+        assert marker.exists() == clean  # a clean log that was not opened is still clean
         manager = Broker(dirs[0]).manager
         assert len(values_of(manager.get("t", 0))) == 1
         manager.close()
@@ -825,7 +827,7 @@ def test_epochs_of_a_deleted_log_are_not_written_over_those_of_its_successor(dir
     log = broker.manager.create("t", 0, TOPIC_ID, CONFIG)
     log.append([batch(number) for number in range(20)], 0)
     log.set_high_watermark(20)
-    log.delete_records(10)  # the epochs begin there now, which is written in the background
+    log.delete_records(10)  # the new start of the epochs is written in the background
     broker.manager.delete("t", 0)
     broker.manager.create("t", 0, bytes(16), CONFIG).append([batch("a")], 0)
     broker.scheduler.run("leader epochs")
@@ -851,7 +853,7 @@ def test_a_directory_that_came_after_the_start_is_recovered(dirs):
 
 
 def test_logs_that_are_created_at_the_same_time_do_not_wait_for_each_others_syncs(dirs):
-    """Each waits for the other before it is synced. A deletion waits until its log is complete."""
+    """Each creation waits for the other one before its sync. A deletion waits until its log is complete."""
     together = threading.Barrier(2)
 
     class Together(Files):

@@ -1,4 +1,4 @@
-"""Work on one log costs the same, however many logs there are."""
+"""Work on one log costs the same with few or many logs."""
 
 import pytest
 
@@ -18,7 +18,7 @@ CHECKPOINTS = (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_START_OFFSETS)
 
 
 class Counting(Files):
-    """Notes every file that is opened, written or replaced, by the last two parts of its path."""
+    """Files that record which files are opened, replaced and synced, by the last two parts of the path."""
 
     def __init__(self):
         super().__init__()
@@ -95,7 +95,7 @@ def test_checkpoint_entries_of_a_deleted_log_left_by_a_crash_do_not_apply_to_a_n
     with_start(manager, "again")
     manager.checkpoint()
     manager.delete("again", 0)
-    manager.dirs.unlock()  # killed: nothing was written since
+    manager.dirs.unlock()  # killed before a checkpoint was written
     assert in_checkpoints(tmp_path, "again") == list(CHECKPOINTS)
 
     manager = manager_on(tmp_path)
@@ -126,7 +126,7 @@ def test_a_checkpoint_that_cannot_be_written_is_tried_again_before_a_new_log_tak
 
 
 class Full(Files):
-    """A disk without room for checkpoints while it is `full`."""
+    """A disk without space for checkpoints while `full` is True."""
 
     full = False
 

@@ -14,7 +14,7 @@ from .support import Bench, batch, idempotent, values_of
 
 
 class LogModel(RuleBasedStateMachine):
-    """`records` is [(offset, value)]; offsets below `start` are gone for readers."""
+    """A log and its model: `records` is [(offset, value)], of which readers get those from `start` on."""
 
     def __init__(self):
         super().__init__()
@@ -78,18 +78,18 @@ class LogModel(RuleBasedStateMachine):
         self.log = self.bench.load(
             clean=clean, recovery_point=self.log.recovery_point, log_start_offset=self.log.log_start_offset
         )
-        # A truncation inside a batch leaves the end above the last record; a restart forgets that, as in Kafka.
+        # A truncation inside a batch leaves the end above the last record. As in Kafka, a restart forgets that end.
         last = self.records[-1][0] + 1 if self.records else self.start
         assert last <= self.log.log_end_offset <= self.end
         self.end = self.log.log_end_offset
         self.log.set_high_watermark(self.end)
-        # A truncation to the log start forgets a producer whose batches all lie before it; recovery reads them again.
+        # A truncation to the log start forgets a producer whose batches are all before it. A recovery reads them again.
         if not clean and not self.sequence:
             self.sequence = self.log_sequence()
 
     @rule(back=st.integers(0, 40))
     def truncate(self, back):
-        """Truncate. The model does not know the batches that are cut through, so the log's values tell it the rest."""
+        """Truncate. A batch that is cut through is removed as a whole; the model takes the rest from the log."""
         offset = max(self.end - back, self.start)
         self.log.truncate_to(offset)
         kept = [record for record in self.records if record[0] < offset]

@@ -1,4 +1,4 @@
-"""Moves of a log to another log directory: the copy, the swap, and what is left when one of them is interrupted."""
+"""Moves of a log to another log directory: the copy, the swap, and interruptions of both."""
 
 import errno
 import random
@@ -16,6 +16,7 @@ from kafkapy.log.directories import clean_shutdown
 from kafkapy.log.directories.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS, OffsetCheckpoint
 from kafkapy.log.failures import LogDirFailure
 from kafkapy.log.leader_epochs import EpochStart, LeaderEpochCache
+from kafkapy.log.loading.found import LogInTwoDirectories
 from kafkapy.log.manager import LogManager
 from kafkapy.log.moves.copying import copy_piece
 from kafkapy.log.settings import LogSettings
@@ -30,15 +31,15 @@ from .test_follower_append import data_of, fill
 TOPIC_ID = bytes(range(16))
 SMALL = LogConfig({"segment.bytes": 2000, "index.interval.bytes": 200, "segment.index.bytes": 4096})
 KEY = ("t", 0)
-STEP = 4  # each run interrupts a move at every fourth operation, from another one on
+STEP = 4  # a run interrupts moves at every fourth operation, with a random first one
 
 
 class Killed(BaseException):
-    """Ends the process, as kill -9 does: nothing is tidied up."""
+    """Raised in place of kill -9: no code under test cleans up."""
 
 
 class DyingFiles(Files):
-    """A disk whose user is killed before the n-th operation that changes something."""
+    """A disk that raises Killed before the n-th operation that changes something."""
 
     def __init__(self, die_at=None):
         self.count, self.die_at = 0, die_at
@@ -81,7 +82,7 @@ class Host:
         self.files = files if files is not None else Files()
         self.scheduler = ManualScheduler()
         self.failed = []
-        # Called by `life`: before the move, and after each acknowledgement.
+        # `life` calls `marked` before the move, and `noted` after each acknowledgement.
         self.marked = self.noted = lambda: None
         self.manager = LogManager(
             self.dirs,
@@ -120,11 +121,11 @@ class Host:
         self.manager.futures.complete(self.log, size)
 
     def kill(self):
-        """Release the locks, as the kernel does for a killed process."""
+        """Release the locks of the directories, as the kernel does for a killed process."""
         self.manager.dirs.unlock()
 
     def names(self):
-        """The names of the partition's directories, with their log directory; what follows the dot is left out."""
+        """Return the names of the partition directories as LOG-DIR/NAME, without the unique part after the dot."""
         found = []
         for directory in self.dirs:
             for path in directory.iterdir():
@@ -142,7 +143,7 @@ def host(tmp_path):
 
 
 def state_of(log):
-    """All that readers and producers see of a log."""
+    """Return the state of a log that readers and producers see."""
     end = log.log_end_offset
     return {
         "records": values_of(log),
@@ -273,7 +274,7 @@ def test_a_reader_with_regions_of_the_old_files_reads_on(host):
     host.scheduler.run("delete")
     for found, data in regions:
         assert found.region.read() == data
-    # An old list of segments, whose files are gone, makes the reader look again.
+    # A reader with the old list of segments, whose files are gone, must look again.
     assert values_of(log)[0][0] == 0
 
 
@@ -315,7 +316,7 @@ def test_the_watchers_and_waiting_readers_of_a_log_stay(host):
 
 
 def test_nothing_can_be_appended_between_the_last_copy_and_the_swap(tmp_path):
-    """Appends on another thread while the log moves to and fro: none is lost, and none is written to old files."""
+    """Another thread appends while the log moves several times. No record is lost or written to old files."""
     host = Host(tmp_path, config=LogConfig({"segment.bytes": 1 << 20}))
     log, acknowledged, stop = host.log, [], threading.Event()
 
@@ -519,7 +520,7 @@ def test_a_copy_is_deleted_with_its_log_though_one_of_them_cannot_be_loaded(tmp_
     host.copy()
     host.kill()
     (segment,) = (tmp_path / refused).glob(f"*/{names.file_name(0, names.LOG)}")
-    segment.rename(segment.with_name(names.file_name(100, names.LOG)))  # a start refuses to open it
+    segment.rename(segment.with_name(names.file_name(100, names.LOG)))  # so that a start refuses to open it
     again = Host(tmp_path, create=False)
     assert (again.log is None) == (refused == "one")
     again.manager.delete(*KEY)
@@ -548,7 +549,7 @@ def test_two_directories_with_the_name_and_no_sign_which_is_the_copy_stop_the_st
     future = host.begin()
     host.kill()
     future.dir.rename(host.dirs[1] / "t-0")
-    with pytest.raises(RuntimeError, match="t-0 is in two directories"):
+    with pytest.raises(LogInTwoDirectories, match="t-0 is in two directories"):
         Host(tmp_path)
 
 
@@ -600,7 +601,7 @@ def test_a_log_is_deleted_with_its_copy_before_they_are_loaded(host):
 
 
 def test_a_move_that_kafka_has_begun_is_continued(tmp_path):
-    """Logs that Apache Kafka 3.9.1 wrote; the copy has the first half of the log, as if Kafka had copied it."""
+    """The logs are of Apache Kafka 3.9.1. The copy has the first part of the log, as if Kafka had copied it."""
     for name in ("v2-lz4-0", "v2-txn-0"):
         root = tmp_path / name
         source, copy = root / "one" / "t-0", root / "two" / f"t-0.{'0123456789abcdef' * 2}-future"
@@ -622,11 +623,11 @@ def test_a_move_that_kafka_has_begun_is_continued(tmp_path):
         host.manager.close()
 
 
-# --- every point at which a move may be interrupted
+# --- interruptions at every point of a move
 
 
 def life(host):
-    """Appends, a move with appends in between, and appends after it; returns at the end. The records are in `host`."""
+    """Append before, during and after a move. The acknowledged records are in `host.acknowledged`."""
     host.acknowledged = []
 
     def append(count):
@@ -651,7 +652,7 @@ def life(host):
 
 
 def points_of(host):
-    """The numbers of the file operations from the begin of the move on, in a life that nothing interrupts."""
+    """Return the numbers of the file operations from the begin of the move on, in a `life` without interruption."""
     begun = []
     host.marked = lambda: begun.append(host.files.count)
     life(host)
@@ -670,7 +671,7 @@ def test_after_a_kill_at_any_point_of_a_move_there_is_one_whole_log(tmp_path):
             life(host)
         host.kill()
         again = Host(tmp_path / str(point))
-        # A record may be in the log whose append did not return.
+        # The log may also have a record whose append did not return.
         assert values_of(again.log)[: len(host.acknowledged)] == host.acknowledged, point
         assert len(values_of(again.log)) <= len(host.acknowledged) + 1
         if again.log.future is not None:
@@ -721,7 +722,7 @@ def test_after_a_power_cut_at_any_point_of_a_move_no_flushed_record_is_lost(tmp_
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
 def test_a_failing_disk_at_any_point_of_a_move_costs_no_record(tmp_path, error):
-    """With an error of the disk that the log is moved to or away from, or of a full disk, the log in use is whole."""
+    """After an error of either disk, or on a full disk, the log in use is complete."""
     points = points_of(Host(tmp_path / "whole", files=FailingFiles()))
     for point in some(points[random.randrange(STEP) :: STEP]):
         host = Host(tmp_path / str(point), files=FailingFiles(point, error))

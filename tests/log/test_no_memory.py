@@ -1,4 +1,4 @@
-"""An append that fails in the middle for lack of memory leaves the log unchanged: no record, and no gap."""
+"""An append that fails for lack of memory at any point leaves the log unchanged: no record, and no gap."""
 
 import pytest
 
@@ -21,7 +21,7 @@ SETTINGS = {"index_interval_bytes": 0, "segment_ms": 1 << 40}
 
 
 class NoMemory:
-    """Let a function run, and raise MemoryError after its call of the given number."""
+    """Patches a function so that its n-th call raises MemoryError after it has run."""
 
     def __init__(self, patch, of, name, call=1):
         self.left = call

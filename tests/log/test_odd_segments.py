@@ -1,4 +1,4 @@
-"""Loading logs with odd segments, from old versions or accidents: too long, overlapping, empty or misnamed ones."""
+"""Loading logs with odd segments of old versions or accidents: too long, overlapping, empty or misnamed."""
 
 import logging
 import os
@@ -13,7 +13,7 @@ from kafkapy.record.batch import build
 from .support import NOW, Bench, batch, contents, idempotent, values_of
 
 SETTINGS = {"segment_bytes": 600, "index_interval_bytes": 100}
-FAR = 3 << 30  # no index entry can say how far that is from 0
+FAR = 3 << 30  # too far from 0 for a relative offset in an index
 
 
 def log_name(offset):
@@ -21,14 +21,14 @@ def log_name(offset):
 
 
 def batch_at(offset, value):
-    """Return a batch with its offset, as it is in a segment file."""
+    """Return a batch with this base offset, as in a segment file."""
     data = bytearray(build([(NOW, None, str(value).encode(), [])]))
     data[:8] = offset.to_bytes(8, "big")
     return bytes(data)
 
 
 def written(directory, segments):
-    """Write a partition's directory with segments of one-record batches: {base offset: offsets}."""
+    """Write a partition directory. `segments` are {base offset: offsets of batches with one record}."""
     (directory / "t-0").mkdir()
     for base, offsets in segments.items():
         (directory / "t-0" / log_name(base)).write_bytes(b"".join(batch_at(offset, offset) for offset in offsets))
@@ -53,7 +53,7 @@ def lines(caplog):
 
 
 LAST = 2 * FAR + 10
-SPLITS = [  # the segments, and the base offsets after the split
+SPLITS = [  # (segments, base offsets after the split)
     ({0: [0, 5, FAR, FAR + 7, 2 * FAR], LAST: [LAST, LAST + 1]}, [0, FAR, 2 * FAR, LAST]),
     ({0: [FAR, FAR + 7], LAST: [LAST, LAST + 1]}, [0, FAR, LAST]),  # even the first batch is too far
 ]
@@ -83,7 +83,7 @@ class Killed(BaseException):
 
 
 class Dying(Files):
-    """Files that end the process before the n-th change."""
+    """Files that raise Killed before the n-th change."""
 
     def __init__(self, after):
         self.left = after
@@ -111,7 +111,7 @@ class Dying(Files):
 
 
 def deaths(directory, **loading):
-    """Load copies of the directory, each with a crash at a later change, until a load succeeds. Yield the copies."""
+    """Load copies of the directory, each with a crash one change later, until a load succeeds. Yield the copies."""
     after = 0
     while True:
         copy = directory.with_name(f"{directory.name}-{after}")
@@ -138,7 +138,7 @@ def test_a_crash_at_any_step_of_a_split_loses_nothing(tmp_path, segments, bases)
 
 
 def test_an_odd_offset_alone_is_damage_and_no_reason_to_split(tmp_path):
-    """The CRC does not cover the base offset."""
+    """The CRC does not cover the base offset, so a single wrong one does not show that the segment is too long."""
     written(tmp_path, {0: [0, 1, FAR, 3], 4: [4]})
     log = Bench(tmp_path, **SETTINGS).load(clean=False)
     assert offsets_of(log) == [0, 1]
@@ -208,7 +208,7 @@ def test_a_preallocated_segment_ends_with_its_last_batch(tmp_path):
 
 def test_a_crash_inside_a_roll_of_preallocated_segments_loses_nothing(tmp_path):
     filled(tmp_path, 4, preallocate="true")
-    (tmp_path / "t-0" / log_name(4)).write_bytes(bytes(600))  # new; the old one is not trimmed yet
+    (tmp_path / "t-0" / log_name(4)).write_bytes(bytes(600))  # new, while the old one is not trimmed
     log = Bench(tmp_path, **SETTINGS).load(clean=False, recovery_point=4)
     assert offsets_of(log) == [0, 1, 2, 3]
     assert log.append([batch("on")], 0)[0].base_offset == 4

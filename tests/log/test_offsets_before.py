@@ -1,4 +1,4 @@
-"""Base offsets of the segments written before a time, as ListOffsets of clients before Kafka 0.10.1 asks for them."""
+"""Base offsets of the segments written before a time, for ListOffsets of clients before Kafka 0.10.1."""
 
 import os
 
@@ -13,7 +13,7 @@ MINUTE = 60_000
 
 @pytest.fixture
 def log(tmp_path):
-    """Segments 0, 2, 4, 6 (active), written a minute apart, the last a minute ago."""
+    """Return a log with segments 0, 2, 4 and 6 (active), written a minute apart, the last a minute ago."""
     log = Bench(tmp_path).load()
     for number in range(4):
         if number:
@@ -54,7 +54,7 @@ def test_an_empty_last_segment_is_the_end_itself(log):
 
 def test_a_segment_with_the_log_start_inside_begins_there(log):
     log.delete_records(3)
-    assert log.offsets_before(LATEST, 100) == [8, 6, 4, 3, 3]  # the first segment is there until it is deleted
+    assert log.offsets_before(LATEST, 100) == [8, 6, 4, 3, 3]  # the first segment is not deleted yet
 
 
 def test_an_empty_log_has_its_start(tmp_path):

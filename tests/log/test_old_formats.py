@@ -1,4 +1,4 @@
-"""Message formats 0 and 1 in the log: appends, index entries, rolls, times, and formats that change while it runs."""
+"""Message formats 0 and 1 in the log: appends, index entries, rolls, timestamps, and changes of the format."""
 
 import struct
 
@@ -31,12 +31,12 @@ def bench_of(tmp_path, magic, **settings):
 
 
 def produced(magic, *values, codec=0, timestamp=NOW):
-    """Return a set as an old producer sends it: several messages, or one wrapper of them."""
+    """Return a set like an old producer's: several messages or, with a codec, one wrapper message with them."""
     return memoryview(bytearray(build_set([(timestamp, None, value) for value in values], magic, codec)))
 
 
 def entries(log):
-    """Return all headers of the log, with their file positions."""
+    """Return (header, bytes of its segment) of each entry of the log."""
     return [
         (header, data)
         for segment in log.segments
@@ -71,7 +71,7 @@ def test_a_set_of_several_messages_is_one_append(tmp_path, magic):
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("interval", [0, 40, 100, 4096])
 def test_every_message_of_a_set_may_get_an_index_entry(tmp_path, magic, interval):
-    """The entries are those of Kafka 3.9.1 and of a rebuilt index: offset, position, largest timestamp so far."""
+    """The entries equal those of Kafka 3.9.1 and of a rebuilt index: offset, position, largest timestamp so far."""
     log = bench_of(tmp_path, magic, index_interval_bytes=interval).load()
     for first in range(0, 90, 3):
         stamped = [(NOW + first + at, None, b"x" * 10) for at in (0, 2, 1)]
@@ -91,7 +91,7 @@ def test_every_message_of_a_set_may_get_an_index_entry(tmp_path, magic, interval
     (segment,) = log.segments
     log.close()
     if largest[0] > (times[-1][0] if times else -1):
-        times.append(largest)  # by the close
+        times.append(largest)  # added by the close
     assert index_of(segment) == expected
     assert times_of(segment) == times
 
@@ -102,7 +102,7 @@ def test_sets_with_more_messages_than_the_index_has_room_for_roll_before(tmp_pat
         log.append([produced(0, b"a", b"b", b"c", b"d", b"e", b"f", b"g")], 0)
     assert all(segment.offset_index.count <= segment.offset_index.capacity for segment in log.segments)
     assert all(segment.time_index.count <= segment.time_index.capacity for segment in log.segments)
-    assert len(log.segments) == 5  # thirty entries each: four sets of seven
+    assert len(log.segments) == 5  # each index has room for the entries of four sets
     assert [one.offset for one in records(log)] == list(range(140))
 
 
@@ -115,14 +115,14 @@ def test_a_wrapper_has_the_offset_of_its_last_message(tmp_path, magic, codec):
     assert (result.base_offset, result.last_offset) == (1, 2)
     assert [header.last_offset for header, _ in entries(log)] == [0, 2]
     assert [(one.offset, one.value) for one in records(log)] == [(0, b"a"), (1, b"b"), (2, b"c")]
-    for offset in (1, 2):  # a reader of either gets the wrapper
+    for offset in (1, 2):  # a read of either offset gets the wrapper
         region = log.read(offset, 1 << 20, max_offset=3).region
         (header,) = iter_entries(region.read())
         assert header.last_offset == 2
 
 
 def test_a_compressed_set_of_format_0_that_becomes_too_large_is_refused_alone(tmp_path):
-    """Its size is known only after compression under the lock; the other sets of the gather are still appended."""
+    """Its size is known only after the compression, under the lock. The other sets are still appended."""
     log = bench_of(tmp_path, 0, max_message_bytes=200, compression_type="gzip").load()
     large = bytes(at * 7 % 256 for at in range(190))
     verdicts = log.append([produced(0, b"a"), produced(0, large[:150]), produced(0, b"b")], 0)
@@ -257,7 +257,7 @@ def test_the_message_format_changes_while_the_log_runs(tmp_path):
         region = log.read(offset, 1 << 20, max_offset=14).region
         assert next(iter(iter_entries(region.read()))).last_offset == offset
     assert log.offset_for_timestamp(NOW + 1)[:2] == (NOW + 1, 2)
-    assert log.offset_for_timestamp(NOW + 2)[:2] == (NOW + 3, 6)  # the two before have no time in format 0
+    assert log.offset_for_timestamp(NOW + 2)[:2] == (NOW + 3, 6)  # the two before have format 0, without timestamps
     log.close()
     log = bench_of(tmp_path, 2).load(clean=False)
     assert [(header.magic, header.last_offset) for header, _ in entries(log)] == expected
@@ -275,7 +275,7 @@ def test_leader_epochs_are_kept_for_format_2_alone(tmp_path):
     assert log.end_offset_for_epoch(3) == (-1, -1)
     log.update_config(config(2))
     log.append([produced(1, b"d")], 4)
-    assert log.leader_epochs.entries == ((4, 3),)  # from the first batch that says so
+    assert log.leader_epochs.entries == ((4, 3),)  # begins at the first batch with a leader epoch
     log.close()
     log = bench_of(tmp_path, 1).load()
     assert log.leader_epochs.entries == ()
@@ -318,11 +318,11 @@ def test_zstd_is_not_stored_while_a_broker_may_not_know_it(tmp_path):
 @given(
     steps=st.lists(
         st.tuples(
-            st.sampled_from([0, 1, 2]),  # the topic's format
-            st.sampled_from([0, 1, 2]),  # the producer's
+            st.sampled_from([0, 1, 2]),  # the topic's message format
+            st.sampled_from([0, 1, 2]),  # the producer's message format
             st.sampled_from([0, GZIP, SNAPPY, LZ4]),
             st.integers(1, 5),
-            st.booleans(),  # closed and loaded again
+            st.booleans(),  # True to close the log and load it again
         ),
         min_size=1,
         max_size=10,
@@ -351,7 +351,7 @@ def test_any_mixture_of_formats_is_what_a_plain_list_says(tmp_path_factory, step
             bench.config = config(stored, segment_bytes=segment_bytes, index_interval_bytes=60)
             log = bench.load(clean=clean)
     assert [(one.offset, one.timestamp, one.value) for one in records(log)] == model
-    # With one segment: in Kafka as here, one without any timestamp goes by its file's and is searched in vain.
+    # Only with one segment: as in Kafka, a segment without timestamps goes by its file's time, and is searched in vain.
     for number in range(len(steps) if len(log.segments) == 1 else 0):
         expected = next(((stamp, offset) for offset, stamp, _ in model if stamp >= NOW + number), None)
         found = log.offset_for_timestamp(NOW + number)

@@ -1,4 +1,4 @@
-"""After a clean stop the segments before the last one are made when they are first used."""
+"""After a clean stop, segment objects before the last one are made only when they are first used."""
 
 import os
 import threading
@@ -16,7 +16,7 @@ COUNT = 20
 
 
 def filled(directory):
-    """Write a log of several segments, and close it. Return the base offsets of its segments."""
+    """Write and close a log with several segments. Return their base offsets."""
     log = Bench(directory, **SETTINGS).load(topic_id=bytes(range(16)))
     for number in range(COUNT):
         log.append([batch(f"{number}" + "x" * 40, timestamp=1000 + number)], 0)
@@ -163,7 +163,7 @@ def test_a_size_that_arrives_after_the_index_has_grown_is_ignored(tmp_path):
     log = Bench(tmp_path, files=files, **SETTINGS).load()
     index = log.segments.at(1).offset_index
 
-    def grow():  # another thread truncates the log to this segment, and appends
+    def grow():  # as if another thread truncated the log to this segment, and appended
         index.reopen_to_grow()
         index.append(bases[2], 4000)
 
@@ -213,7 +213,7 @@ def test_every_file_is_either_listed_or_part_of_a_row(tmp_path):
         (directory / name).write_bytes(b"")
     entries, rows = look_apart(str(directory))
     older = OlderFiles(rows)
-    # Not the first: a name of 21 digits begins like it.
+    # Not the first segment, because a name with 21 digits begins like it.
     assert older.base_offsets == older.snapshots == [bases[1], *bases[3:-1]]
     names = {entry[0] for entry in entries}
     for base, size in zip(older.base_offsets, older.sizes, strict=True):

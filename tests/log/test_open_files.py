@@ -1,4 +1,4 @@
-"""Files of a log are opened when they are needed, and closed when there are too many."""
+"""Files of a log are opened when they are needed, and closed when too many are open."""
 
 import gc
 import os
@@ -19,7 +19,7 @@ from .support import Bench, batch, values_of
 
 
 class Limited(Files):
-    """Keeps at most `limit` files open, and notes the synced ones."""
+    """Files of which at most `limit` are kept open. `synced` gets the names of synced files."""
 
     def __init__(self, limit):
         self.open_files = OpenFiles(limit)
@@ -38,8 +38,8 @@ class Limited(Files):
 def no_descriptor_left():
     """Use up the descriptors of this process, so that a file can be opened only after another is closed.
 
-    Closing any open file must make room. So every number below the limit is in use: what other tests of this process
-    have left unreferenced is collected first, and the free numbers between the open files are taken.
+    Closing any open file must make room, so every descriptor number below the limit must be in use. Unreferenced files
+    of other tests are collected first, and then all free numbers are taken.
     """
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     gc.collect()
@@ -57,7 +57,7 @@ def no_descriptor_left():
 
 
 def open_below(directory):
-    """Return the .log files below the path that this process has open, including deleted ones."""
+    """Return the paths of the .log files below the directory that this process has open, including deleted ones."""
     found = []
     for fd in os.listdir("/proc/self/fd"):
         try:
@@ -70,7 +70,7 @@ def open_below(directory):
 
 
 def bench_of(tmp_path, *, limit=3):
-    """Return a log of eight segments with one record each."""
+    """Return (bench, log with eight segments of one record each)."""
     bench = Bench(tmp_path, files=Limited(limit), segment_bytes=len(batch("0")) + 20)
     log = bench.load()
     log.append([batch(number) for number in range(8)], 0)
@@ -135,7 +135,7 @@ def test_appends_continue_in_an_active_segment_whose_file_was_closed_in_between(
     log.update_config(Bench(tmp_path).config)
     for number in range(8, 20):
         log.append([batch(number)], 0)
-        log.read(number % 7, 1 << 20, max_offset=8)  # takes the only place
+        log.read(number % 7, 1 << 20, max_offset=8)  # uses the only open file
         assert log.segments.active._handle is None
     log.flush()
     assert values_of(log) == VALUES + [(number, str(number).encode()) for number in range(8, 20)]
@@ -191,7 +191,7 @@ def test_a_file_that_is_retired_while_it_is_opened_does_not_stay_open(tmp_path):
 
         def _name(self):
             self.asked += 1
-            if self.asked == 2:  # after the file was opened
+            if self.asked == 2:  # asked again after the file was opened
                 self.retire()
             return str(tmp_path / "file")
 

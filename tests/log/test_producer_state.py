@@ -13,7 +13,7 @@ DAY = 86_400_000
 
 
 def state_with(*transactional):
-    """A state with one open transaction for each (producer id, first offset)."""
+    """Return a state with an open transaction for each (producer id, first offset)."""
     state = ProducerState(DAY)
     updates = ProducerUpdates(state, "t-0")
     for producer_id, offset in transactional:
@@ -29,7 +29,7 @@ def test_the_oldest_open_transaction_holds_the_stable_offset(tmp_path):
     txn = CompletedTxn(1, 10, 30, False)
     assert state.last_stable_offset(txn) == 20
     state.complete(txn)
-    assert state.first_unstable_offset == 10  # until its marker is replicated
+    assert state.first_unstable_offset == 10  # unstable until its marker is replicated
     state.high_watermark_moved(30)
     assert state.first_unstable_offset == 10
     state.high_watermark_moved(31)
@@ -72,7 +72,7 @@ def test_a_snapshot_round_trip_keeps_what_kafka_keeps():
 
 
 def test_entries_are_in_the_order_of_a_java_map():
-    """HashMap<Long, …>: sixteen buckets until it is three quarters full, then twice as many."""
+    """As in a HashMap<Long, …>: sixteen buckets until three quarters are full, then twice as many."""
     order = [
         entry.producer_id for entry in parse_snapshot(format_snapshot([ProducerEntry(n) for n in (31, 16, 3)]), "x")
     ]

@@ -1,4 +1,4 @@
-"""Reads: the region for an offset is found without a lock, and without waiting if the caller may not wait."""
+"""Reads find the region for an offset without a lock, and without waiting if the caller must not wait."""
 
 import logging
 import os
@@ -71,7 +71,7 @@ def test_nothing_at_or_above_the_limit_is_given(tmp_path):
 def test_a_first_batch_over_the_limit_comes_whole_or_not_at_all(tmp_path):
     log = filled(tmp_path)
     for reopened in (log, Bench(tmp_path, segment_bytes=1500).load(clean=False)):
-        for offset in (0, 50, 90, 99):  # by search in the index, and by the remembered tail
+        for offset in (0, 50, 90, 99):  # found in the index, or in the remembered tail
             found = reopened.read(offset, 10, max_offset=100)
             assert found.region is None
             assert found.first_entry_incomplete
@@ -88,7 +88,7 @@ def test_a_region_may_end_inside_a_batch_but_never_before_the_first_is_whole(tmp
 
 
 def test_reads_continue_in_the_next_segment_after_a_gap(tmp_path):
-    """Compaction leaves such gaps; here the end of a segment is cut off."""
+    """Compaction leaves such gaps. Here the end of a segment is cut off."""
     log = filled(tmp_path)
     log.close()
     first, second = log.segments.base_offsets[:2]
@@ -114,7 +114,7 @@ def test_a_reader_in_the_middle_of_a_deleted_segment_finishes(tmp_path):
 def test_a_read_that_lost_the_race_with_a_deletion_is_out_of_range(tmp_path):
     log = filled(tmp_path)
     log.close()
-    log = Bench(tmp_path, segment_bytes=1500).load()  # nothing is open yet
+    log = Bench(tmp_path, segment_bytes=1500).load()  # no file is open yet
     log.set_high_watermark(100)
 
     class Racing(Files):
@@ -149,7 +149,7 @@ def test_a_read_that_may_not_wait_is_busy_when_the_place_is_not_in_memory(tmp_pa
 
 
 def test_a_read_that_may_not_wait_opens_no_file_to_search_in(tmp_path):
-    """Opening a file may wait for the disk, to look up its name."""
+    """Opening a file may wait for the disk, which has to look up the name."""
     log = filled(tmp_path)
     log.append([batch("last")], 0)
     opened = []
@@ -225,7 +225,7 @@ def test_the_largest_timestamp_is_the_first_record_that_has_it(tmp_path):
 
 @pytest.mark.parametrize("growing", [True, False])
 def test_the_largest_timestamp_below_an_offset_is_that_of_a_plain_list(tmp_path, growing):
-    """In segments that are rolled, in the active one, and with the indexes in memory and in their files."""
+    """This holds in rolled segments and in the active one, with the indexes in memory or in their files."""
     stamps = [NOW - 5000 + 37 * (number % 7) + 10 * number - 3000 * (number > 90) for number in range(120)]
     log = stamped(tmp_path, stamps, segment_bytes=3000)
     if not growing:
@@ -248,7 +248,7 @@ def test_a_search_by_time_while_an_append_is_between_its_index_entries_and_the_e
         publish(*arguments)
 
     log.appended_locked = appended
-    for number in range(30):  # more than a segment
+    for number in range(30):  # more than fit into a segment
         log.append([batch(number, timestamp=NOW + number)], 0)
     assert len(log.segments) > 1
     assert answers == [((NOW - 10, 1, 0), (NOW - 10, 1, 0))] * 30
@@ -287,7 +287,7 @@ def test_a_position_that_a_reader_finds_too_late_is_not_used_after_a_truncation(
         log.append([batch(value)], 0)
     before, (_, segment, end) = log.snapshot()
     log.roll()
-    assert log.segments.position(2) == before.position(2)  # a roll leaves them as they are
+    assert log.segments.position(2) == before.position(2)  # a roll keeps the remembered positions
     log.truncate_to(1)
     before.remember(2, (segment, end))
     assert log.segments.position(2) is None

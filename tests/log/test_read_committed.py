@@ -1,7 +1,7 @@
 """A read_committed consumer gets the same records from a log, after any history, as from a plain list of records.
 
-Transactions of several producers at once, committed, aborted and timed out; retention, deletions of records,
-compaction; clean and unclean restarts. The reader uses only the content of Fetch responses.
+The history has concurrent transactions of several producers, committed, aborted and timed out; retention, deletions of
+records, compaction; clean and unclean restarts. The reader uses only the content of Fetch responses.
 """
 
 import shutil
@@ -25,7 +25,7 @@ KEYS = st.sampled_from(["a", "b", "c", "d", "e"])
 
 
 def committed(log, start, max_bytes):
-    """Return (offset, value) of the committed records from `start` on, filtered as by Java's CompletedFetch."""
+    """Return (offset, value) of the committed records from `start` on, filtered like Java's CompletedFetch does."""
     found = []
     offset = start
     while True:
@@ -60,7 +60,7 @@ def of_kafkas_loop(log, offset, read):
     segments = [segment for segment in log.segments if segment.base_offset >= read.segment_base]
     entries = list(index_entries(segments[0]))
     end = read.position + read.region.length
-    if entries and entries[0][1] == end:  # OffsetIndex.fetchUpperBoundOffset never finds the first one
+    if entries and entries[0][1] == end:  # OffsetIndex.fetchUpperBoundOffset never finds the first entry
         del entries[0]
     bound = next((at for at, position in entries if position >= end), None)
     if bound is None:
@@ -86,7 +86,8 @@ def index_entries(segment):
 
 
 class ReadCommitted(RuleBasedStateMachine):
-    """`records`: (offset, key, value, transaction or None); `outcome`: transaction -> whether it is committed."""
+    """A log and its model: `records` are (offset, key, value, transaction or None). `outcome` of a transaction is True
+    if it is committed."""
 
     def __init__(self):
         super().__init__()
@@ -166,7 +167,7 @@ class ReadCommitted(RuleBasedStateMachine):
 
     @rule(producer=PRODUCERS, commit=st.booleans(), timed_out=st.booleans())
     def end(self, producer, commit, timed_out):
-        """A time-out aborts with the next epoch. A marker may come where there is no transaction."""
+        """Write a marker, perhaps without a transaction. A time-out aborts with the next producer epoch."""
         epoch = self.epochs.setdefault(producer, 0)
         if timed_out:
             self.epochs[producer] = epoch = epoch + 1

@@ -1,4 +1,4 @@
-"""Recovery of single logs: truncated batches, rebuilt indexes, and logs that are refused."""
+"""Recovery of single logs: truncated batches, rebuilt indexes, and logs that cannot be loaded."""
 
 import logging
 import os
@@ -176,7 +176,7 @@ def test_leftovers_of_deletions_and_swaps_are_finished(tmp_path):
     expected = values_of(Bench(tmp_path, **SETTINGS).load())
     (directory / f"{bases[1]:020d}.log.deleted").write_bytes(b"gone")
     (directory / f"{bases[2]:020d}.log.cleaned").write_bytes(b"not finished")
-    # A finished cleaning of segments 0 and 1 into one:
+    # A finished cleaning of segments 0 and 1 into one.
     first, second = (directory / f"{base:020d}.log" for base in bases[:2])
     (directory / f"{bases[0]:020d}.log.swap").write_bytes(first.read_bytes() + second.read_bytes())
     again = Bench(tmp_path, **SETTINGS).load()
@@ -219,7 +219,7 @@ def test_a_missing_index_is_rebuilt(tmp_path, missing):
 
 
 def test_a_crash_while_an_index_is_rebuilt_does_not_lose_the_aborted_transactions(tmp_path):
-    """The segment was flushed, so a later start after a crash would not recover it because of the crash alone."""
+    """The segment was flushed, so later starts would not recover it again just because of the crash."""
     bench = CleanerBench(tmp_path / "log", cleanup_policy=["delete"])
     bench.append(("key", "aborted"), producer=8, transactional=True)
     bench.end_transaction(8, commit=False)
@@ -245,7 +245,7 @@ def test_after_a_crash_every_batch_that_a_producer_may_send_again_is_known(tmp_p
     log = Bench(tmp_path, **SETTINGS).load()
     for number in range(12):
         log.append([idempotent(number, sequence=number)], 0)
-    assert 7 < log.segments.active.base_offset < 12  # its last five batches lie in two segments
+    assert 7 < log.segments.active.base_offset < 12  # the producer's last five batches are in two segments
     again = Bench(tmp_path, **SETTINGS).load(clean=False)
     for number in range(7, 12):
         repeated = again.append([idempotent(number, sequence=number)], 0)[0]
@@ -259,7 +259,7 @@ def test_a_crash_inside_a_roll_does_not_leave_the_index_of_a_live_segment(tmp_pa
     for number in range(10):
         log.append([batch(number)], 0)
     log.flush()
-    # The new segment is there, the old one's indexes are not trimmed yet: zeros follow their entries.
+    # The new segment exists, but the old one's indexes are not trimmed yet and end with zeros.
     Segment.create(bench.files, log.directory, 10, bench.config, bench.clock)
     again = Bench(tmp_path, index_interval_bytes=100, retention_ms=86_400_000).load(clean=False, recovery_point=10)
     assert again.segments.base_offsets == [0, 10]
@@ -284,7 +284,7 @@ def test_a_crash_after_a_roll_that_lost_the_last_entry_of_the_time_index_is_noti
     log.flush()
     index = tmp_path / "t-0" / f"{0:020d}.timeindex"
     assert index.stat().st_size == 12
-    os.truncate(index, 0)  # a roll adds the entry; its block and the new size of the file did not reach the disk
+    os.truncate(index, 0)  # the entry that the roll added did not reach the disk
     again = Bench(tmp_path, index_interval_bytes=100_000).load(clean=False, recovery_point=10)
     assert again.offset_for_timestamp(NOW + 7).offset == 7
     assert index.stat().st_size == 12
@@ -300,7 +300,7 @@ def test_a_crash_after_the_roll_of_a_preallocated_segment_leaves_no_zeros_in_it(
     log.flush()
     first = tmp_path / "t-0" / LOG
     size = first.stat().st_size
-    os.truncate(first, 4096)  # as before the roll, which cut the file to its batches
+    os.truncate(first, 4096)  # as before the roll, which trimmed the file
     again = Bench(tmp_path, **settings).load(clean=False, recovery_point=1)
     assert first.stat().st_size == size
     assert values_of(again) == [(0, b"a"), (1, b"b")]
@@ -318,7 +318,7 @@ def test_a_missing_index_behind_a_damaged_segment_does_not_stop_the_load(tmp_pat
 
 
 def test_a_damaged_segment_without_an_index_ends_the_log(tmp_path):
-    """The one with the recovery point: it is recovered for its missing index no sooner than for its damage."""
+    """The segment has the recovery point, so its damage is found before its missing index could have it recovered."""
     log = filled(tmp_path)
     third = log.segments.items[2]
     flip(third.handle().path, third.size - 3)
@@ -331,7 +331,7 @@ def test_a_damaged_segment_without_an_index_ends_the_log(tmp_path):
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("is_rolled", [False, True])
 def test_a_recovery_point_at_the_end_of_the_log_does_not_vouch_for_its_last_indexes(tmp_path, suffix, is_rolled):
-    """All records were flushed before the kill. With `is_rolled` the last ones are right before an empty segment."""
+    """All records were flushed before the kill. With `is_rolled`, an empty segment follows the last ones."""
     settings = {"index_interval_bytes": 100}
     log = Bench(tmp_path, **settings).load()
     for number in range(30):

@@ -1,4 +1,4 @@
-"""What appends remember of the active segment: it stays right when something else changes the log."""
+"""What appends remember about the active segment stays right when something else changes the log."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_truncated_segment_has_room_again(tmp_path):
 
 
 def test_appends_between_two_index_entries_need_no_entry(tmp_path):
-    log = Bench(tmp_path, segment_index_bytes=48).load()  # three entries, one for every 4 KiB
+    log = Bench(tmp_path, segment_index_bytes=48).load()  # room for three entries, of which 4 KiB need one
     for number in range(20):
         log.append([batch(number)], 0)
     assert segments_of(log) == [0]

@@ -12,7 +12,7 @@ from tests.harness.examples import examples
 
 
 class Timeline:
-    """A scheduler that runs tasks at their times while the test moves the clock."""
+    """A scheduler that runs tasks when they are due while the test moves the clock."""
 
     def __init__(self):
         self.clock = ManualClock()
@@ -45,7 +45,7 @@ class Planned:
 
 
 class FakeLog:
-    """A log that has only the time of its last flush, and of the first record since."""
+    """A log with only the times of its last flush and of the first record since."""
 
     def __init__(self, clock, flush_ms):
         self.clock, self.flusher = clock, self
@@ -148,7 +148,7 @@ def test_a_log_with_a_shorter_flush_ms_does_not_delay_the_next_check():
     log, other = bench.open(10), bench.open(56)
     bench.alter(log, 152)
     log.append()
-    bench.time.advance_ms(143)  # checks after 10, 24, ... and 136 ms; the next one, after 150, is the last chance
+    bench.time.advance_ms(143)  # checks after 10, 24, ... 136 ms; the one after 150 is the last in time
     bench.alter(other, 10)
     bench.time.advance_ms(10)
     assert log.longest_wait_ms <= 152
@@ -219,7 +219,7 @@ def no_memory(*_, **__):
 @settings(max_examples=examples(200), deadline=None)
 @given(st.data())
 def test_no_record_waits_longer_than_its_flush_ms(data):
-    """This holds for any flush.ms of several logs, for any changes of it, and for records at any time."""
+    """This holds for any flush.ms of several logs, for any changes of flush.ms, and for records at any time."""
     times = st.integers(SHORTEST_MS, 3000)
     bench = Bench(data.draw(st.sampled_from([NEVER_MS, 1, 50, 5000])))
     logs = [bench.open(data.draw(times)) for _ in range(data.draw(st.integers(1, 3)))]
@@ -230,7 +230,7 @@ def test_no_record_waits_longer_than_its_flush_ms(data):
             log.append()
         elif action == "wait":
             bench.time.advance_ms(data.draw(st.integers(1, 2000)))
-        elif log.waiting_since is None:  # a record that waits already has waited by the time that was set before
+        elif log.waiting_since is None:  # the limit of a waiting record must not change
             bench.alter(log, data.draw(times))
         for one in logs:
             limit = one.config.flush_ms

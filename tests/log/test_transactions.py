@@ -1,4 +1,4 @@
-"""Transactions on the log: markers on append, fencing, the transaction index and the last stable offset."""
+"""Transactions in a log: appended markers, fencing, the transaction index and the last stable offset."""
 
 import errno
 import struct
@@ -41,7 +41,7 @@ def aborted(log):
 
 
 def test_a_marker_is_what_kafka_writes():
-    """The test compares every marker in the golden files, which Apache Kafka 3.9.1 wrote."""
+    """Compares every marker in the golden files of Apache Kafka 3.9.1."""
     seen = 0
     for path in sorted((GOLDEN / "kafka-3.9.1-v2" / "data").glob("v2-txn*/*.log")):
         data = path.read_bytes()
@@ -64,7 +64,7 @@ def test_a_marker_is_what_kafka_writes():
 
 @pytest.mark.parametrize("partition", ["v2-txn-0", "v2-txn-side-0", "v2-txn-open-0"])
 def test_appending_the_golden_records_again_writes_the_same_files_as_kafka(tmp_path, partition):
-    """Logs, transaction indexes and producer snapshots of Apache Kafka 3.9.1, byte for byte."""
+    """Logs, transaction indexes and producer snapshots equal those of Apache Kafka 3.9.1 byte for byte."""
     source = GOLDEN / "kafka-3.9.1-v2" / "data" / partition
     log = Bench(tmp_path, index_interval_bytes=1, **ROOM).load()
     for path in sorted(source.glob("*.log")):
@@ -83,7 +83,7 @@ def test_appending_the_golden_records_again_writes_the_same_files_as_kafka(tmp_p
     for suffix in ("log", "txnindex", "snapshot"):
         for path in sorted(source.glob(f"*.{suffix}")):
             written = (tmp_path / "t-0" / path.name).read_bytes()
-            if suffix == "txnindex" and path.stem.endswith("43"):  # damaged: it is the text of a hex listing
+            if suffix == "txnindex" and path.stem.endswith("43"):  # damaged, see test_golden_files
                 assert aborted(log)[-3:] == [(12, 27, 44, 45), (15, 46, 47, 48), (16, 48, 49, 50)]
             else:
                 assert written == path.read_bytes(), path.name
@@ -129,7 +129,7 @@ def test_a_truncation_shows_no_records_of_an_open_transaction_meanwhile(tmp_path
         monkeypatch.setattr(ProducerState, name, looked_after(getattr(ProducerState, name)))
     getattr(log, way)(4)
     assert len(seen) > 0
-    assert set(seen) == ({1} if way == "truncate_to" else {4})  # an emptied log begins and ends at 4
+    assert set(seen) == ({1} if way == "truncate_to" else {4})  # an emptied log starts and ends at 4
     assert log.last_stable_offset == seen[-1]
 
 
@@ -144,7 +144,7 @@ def test_an_abort_is_in_the_index_with_the_last_stable_offset_of_its_time(tmp_pa
 
 
 class Meanwhile:
-    """The producers of a log; calls `act` after each read of the first unstable offset."""
+    """The producer state of a log. Calls `act` after a read of the first unstable offset, once."""
 
     def __init__(self, producers, act):
         self._producers, self._act = producers, act
@@ -158,7 +158,7 @@ class Meanwhile:
 
 
 def test_a_transaction_that_begins_during_a_read_is_not_read(tmp_path):
-    """Its records are appended, and the high watermark passes them, between two reads of the log's state."""
+    """The transaction is appended, and the high watermark passes its records, between two reads of the log's state."""
     log = Bench(tmp_path).load()
     append(log, batch("before"))
     producers = log.producers
@@ -214,7 +214,7 @@ def test_a_marker_of_an_old_epoch_and_of_an_old_coordinator_is_refused(tmp_path)
 
 
 def test_a_marker_fences_the_producer_that_it_overtakes(tmp_path):
-    """A transaction timed out, so its marker has the next producer epoch."""
+    """The transaction has timed out, so its marker has the next producer epoch."""
     log = Bench(tmp_path).load()
     append(log, transactional("a"))
     mark(log, marker(epoch=1, commit=False))
@@ -299,7 +299,7 @@ def test_a_transaction_begins_only_after_its_verification_succeeded(tmp_path):
     assert log.producers.verifications.succeeded(7, guard)
     (verdict,) = append(log, transactional("a"))
     assert verdict.base_offset == 0
-    assert log.begin_verification(7, 1, 0) == 0  # the transaction is open, and needs no verification
+    assert log.begin_verification(7, 1, 0) == 0  # 0: the transaction is open, so no verification is needed
     (verdict,) = append(log, transactional("b", sequence=1))
     assert verdict.base_offset == 1
 

@@ -1,4 +1,4 @@
-"""A truncation that a full disk or another shortage stops: the log is as before, or its directory is offline."""
+"""After a truncation that a full disk or another shortage stops, the log is unchanged or its directory is offline."""
 
 import errno
 from functools import partial
@@ -13,11 +13,11 @@ from kafkapy.log.storage.files import Files
 from .support import Bench, FailingFiles, batch, idempotent, values_of
 
 END = 14
-SETTINGS = {"segment_bytes": 400}  # four batches
+SETTINGS = {"segment_bytes": 400}  # room for four batches
 
 
 class FullDisk(Files):
-    """A disk to which nothing can be written while it is `full`."""
+    """A disk on which nothing can be written while `full` is True."""
 
     full = False
 
@@ -28,7 +28,7 @@ class FullDisk(Files):
 
 
 def filled(directory, files, *, reloaded=False):
-    """Return a log with records of epoch 0 below offset 4 and of epoch 1 from there on."""
+    """Return (bench, log with records of epoch 0 below offset 4 and of epoch 1 from there on)."""
     bench = Bench(directory, files=files, **SETTINGS)
     log = bench.load()
     for number in range(END):
@@ -42,8 +42,8 @@ def filled(directory, files, *, reloaded=False):
 
 
 def fail_at_every_step(tmp_path, error, truncate, check, *, reloaded=False):
-    """Let the 1st, 2nd, … operation of `truncate(log)` fail. Return how often the log stayed online, and how often
-    its directory went offline; `check(log)` is called in the first case. A snapshot that fails stops no truncation.
+    """Let the 1st, 2nd, … operation of `truncate(log)` fail. Call `check(log)` if the log stays online. Return how
+    often it did, and how often its directory went offline. A snapshot that fails does not stop the truncation.
     """
     online = offline = snapshots = 0
     while True:
@@ -78,9 +78,9 @@ def state(log):
 
 
 def assert_truncated(log, to):
-    """Truncate the log, which a shortage had stopped, and continue the producer's records."""
+    """Repeat a truncation that a shortage had stopped, and check that the producer's records can continue."""
     assert log.truncate_to(to)
-    (refusal,) = log.append([idempotent(to + 1, sequence=to + 1)], 2)  # no duplicate of a record that is cut off
+    (refusal,) = log.append([idempotent(to + 1, sequence=to + 1)], 2)  # its record is truncated, so it is no duplicate
     assert refusal.code == Errors.OUT_OF_ORDER_SEQUENCE_NUMBER
     for number in range(to, END):
         verdict = log.append([idempotent(f"other {number}", sequence=number)], 2)[0]
@@ -140,7 +140,7 @@ def test_a_full_disk_refuses_a_truncation_that_removes_leader_epochs_and_takes_n
 
 
 def test_a_full_disk_does_not_prevent_a_truncation_within_the_last_epoch(tmp_path):
-    """It needs no space but for a producer snapshot, without which the next start only reads more of the log."""
+    """Only a producer snapshot needs space. Without it, the next start just reads more of the log."""
     bench, log = filled(tmp_path, FullDisk())
     bench.files.full = True
     assert log.truncate_to(11)
@@ -159,7 +159,7 @@ def test_a_full_disk_does_not_prevent_a_truncation_within_the_last_epoch(tmp_pat
 def test_leader_epochs_that_could_not_be_removed_from_the_file_are_removed_by_the_next_attempt(tmp_path):
     files = FailingFiles(only={"create"})
     bench, log = filled(tmp_path, files)
-    log.assign_leader_epoch(2)  # without a record
+    log.assign_leader_epoch(2)  # this epoch has no records
     files.count, files.fail_at = 0, 1
     with pytest.raises(Shortage):
         log.truncate_to(END)
@@ -170,7 +170,7 @@ def test_leader_epochs_that_could_not_be_removed_from_the_file_are_removed_by_th
 
 
 def test_a_roll_to_a_later_offset_that_fails_leaves_no_snapshot_above_the_end(tmp_path):
-    """The next records may have offsets below it, which the snapshot would lack."""
+    """The next records may have offsets below the snapshot's, and would be missing in it."""
     gap = END + (1 << 31)
     step = 1
     while True:

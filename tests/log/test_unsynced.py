@@ -1,6 +1,6 @@
-"""A killed process leaves files that look right but were never synced: the next process has to sync them.
+"""A killed process leaves files that look right but were never synced. The next process has to sync them.
 
-The same is true of the names of new files, which a sync of the records does not cover.
+The same is true for the names of new files, which a sync of the records does not cover.
 """
 
 import os
@@ -18,7 +18,7 @@ SETTINGS = {"index_interval_bytes": 0, "segment_ms": 1 << 40}
 
 
 class Noting(Files):
-    """Notes the names of synced files and directories, in order, and of created files."""
+    """Files that record the names of synced files and directories, and of created files, in order."""
 
     def __init__(self):
         self.done = []
@@ -78,7 +78,7 @@ def test_a_transaction_index_that_a_recovery_empties_stays_empty(tmp_path):
     begin(log)
     end(log)
     path = tmp_path / "t-0" / name(0, ".log")
-    os.truncate(path, path.stat().st_size - 1)  # the marker
+    os.truncate(path, path.stat().st_size - 1)  # damages the marker
     bench = Bench(tmp_path, files=Noting(), **SETTINGS)
     log = bench.load(clean=False)
     assert aborted(log) == []
@@ -102,7 +102,7 @@ def test_the_name_of_a_new_transaction_index_is_synced_before_a_recovery_point_i
 
 @pytest.mark.parametrize("then", ["flush", "recovery point", "clean stop"])
 def test_changes_by_a_roll_right_before_a_kill_are_synced_after_the_restart(tmp_path, then):
-    """All records are flushed before the roll, so the recovery point is the base offset of the new segment."""
+    """All records are flushed before the roll, so the recovery point is the new segment's base offset."""
     log = Bench(tmp_path, **SETTINGS).load()
     begin(log)
     end(log)
@@ -126,7 +126,8 @@ def test_changes_by_a_roll_right_before_a_kill_are_synced_after_the_restart(tmp_
 
 @pytest.mark.parametrize("suffix", [".txnindex", ".timeindex"])
 def test_index_entries_that_a_truncation_had_cut_off_do_not_come_back(tmp_path, suffix):
-    """After the recovery point is noted, the log is truncated and rolled; a power cut undoes the index truncation."""
+    """After the recovery point is written, the log is truncated and rolled. A power cut undoes the truncation of the
+    index."""
     log = Bench(tmp_path, **SETTINGS).load()
     begin(log)
     log.append([idempotent("x", sequence=1, transactional=True)], 0)
@@ -147,7 +148,7 @@ def test_index_entries_that_a_truncation_had_cut_off_do_not_come_back(tmp_path, 
 
 
 def test_the_log_directory_is_synced_at_a_start_without_a_marker(tmp_path):
-    """The previous process may have removed the marker, and been killed before its sync."""
+    """The previous process may have been killed after it removed the marker and before it synced that."""
     files = Noting()
     assert not clean_shutdown.take_marker(files, str(tmp_path))
     assert files.synced == {tmp_path.name}

@@ -1,4 +1,4 @@
-"""One task at a time may rearrange a log's segments, and an urgent one interrupts it."""
+"""Only one task at a time may rearrange a log's segments, and an urgent task interrupts it."""
 
 import threading
 
@@ -28,14 +28,14 @@ def test_an_urgent_step_interrupts_the_upkeep_and_runs_after_it_has_stopped():
         paused.wait()
         with upkeep.interrupting():
             steps.append("truncated")
-            with upkeep.interrupting():  # by the same thread again: no waiting for itself
+            with upkeep.interrupting():  # the same thread does not wait for itself
                 steps.append("nested")
             assert not upkeep.try_begin()
 
     thread = threading.Thread(target=truncate)
     thread.start()
     paused.set()
-    upkeep.pause(ManualClock(), 1e9, lambda: False)  # ends when the thread interrupts
+    upkeep.pause(ManualClock(), 1e9, lambda: False)  # ends when the other thread interrupts
     with pytest.raises(Interrupted):
         upkeep.check()
     steps.append("cleaning stops")
@@ -52,7 +52,7 @@ def test_a_pause_ends_when_its_time_is_up_or_its_owner_stops():
     begun, done = threading.Event(), threading.Event()
     thread = threading.Thread(target=lambda: (upkeep.pause(clock, 5, lambda: bool(begun.set())), done.set()))
     thread.start()
-    assert begun.wait(30)  # the pause has computed its end
+    assert begun.wait(30)  # set after the pause has computed its end
     clock.advance(6)
     assert done.wait(30)
     thread.join()

@@ -210,7 +210,7 @@ def test_names_as_kafka_writes_them_are_read_in_any_case_and_other_nodes_are_ign
     tree.commit([Create("/kafka-acl/Nonsense"), Create("/kafka-acl/Nonsense/x", STORED)])
     tree.commit([Create("/kafka-acl/Topic/flights", STORED.replace(b"Allow", b"ALLOW").replace(b"Read", b"read"))])
     assert everything(AclRegistry(tree, lambda: None)) == {Binding(FLIGHTS, ALICE)}
-    assert "/kafka-acl/Nonsense: this is no type of resources" in caplog.text
+    assert "/kafka-acl/Nonsense: this is not a resource type" in caplog.text
 
 
 @pytest.mark.parametrize("name", [".", "..", "a\0b", "a\x7f"])

@@ -1,3 +1,5 @@
+"""The registrations of a cluster: its id, brokers, controllers and features, at Kafka's paths in the tree."""
+
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path

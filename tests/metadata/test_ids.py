@@ -1,3 +1,5 @@
+"""Ids of topics and clusters, and their text."""
+
 import pytest
 
 from kafkapy.metadata.ids import ZERO_ID, decode_id, encode_id, new_cluster_id, new_id

@@ -1,3 +1,5 @@
+"""The file of the local tree: files that are refused, a full or lost disk, and missing memory."""
+
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path

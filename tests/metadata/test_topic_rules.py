@@ -1,3 +1,5 @@
+"""The rules for new topics and partitions: names, counts, and the assignment of replicas to brokers."""
+
 import pytest
 
 from kafkapy.errors import Errors, KafkaError

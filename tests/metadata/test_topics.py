@@ -1,3 +1,5 @@
+"""Topics in the metadata tree: creation, added partitions, deletion and states, as nodes that Kafka can read."""
+
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -186,27 +188,17 @@ def test_configurations_are_kept_by_topic_and_broker(tree: LocalTree, topics: To
     configs = ConfigRegistry(tree)
     make(topics, "t")
     assert configs.topic("t") == configs.topic("no") == configs.broker(1) == configs.broker_default() == {}
-    wait(configs.set_topic, "t", {"retention.ms": "1"})
-    wait(configs.set_broker, 1, {"log.cleaner.threads": "2"})
-    wait(configs.set_broker, 1, {"log.cleaner.threads": "3"})
-    wait(configs.set_broker_default, {"message.max.bytes": "9"})
+    configs.alter_topic("t", lambda _: {"retention.ms": "1"})
+    configs.alter_broker(1, lambda _: {"log.cleaner.threads": "2"})
+    configs.alter_broker(1, lambda _: {"log.cleaner.threads": "3"})
+    configs.alter_broker_default(lambda _: {"message.max.bytes": "9"})
     assert configs.topic("t") == {"retention.ms": "1"}
     assert configs.broker(1) == {"log.cleaner.threads": "3"}
     assert configs.broker_default() == {"message.max.bytes": "9"}
     assert tree.children("/config/brokers") == ["1", "<default>"]
     with pytest.raises(KafkaError) as caught:
-        wait(configs.set_topic, "no", {})
+        configs.alter_topic("no", lambda _: {})
     assert caught.value.code == Errors.UNKNOWN_TOPIC_OR_PARTITION
-
-
-def test_two_first_writes_of_a_configuration_do_not_collide(tree: LocalTree) -> None:
-    configs = ConfigRegistry(tree)
-    errors: list[object] = []
-    configs.set_broker(1, {"a": "1"}, errors.append)
-    wait(configs.set_broker, 1, {"a": "2"})
-    tree.commit([])
-    assert errors == [None]
-    assert configs.broker(1) == {"a": "2"}
 
 
 def test_an_unreachable_tree_gives_a_retriable_error(tree: LocalTree, topics: TopicRegistry) -> None:
@@ -216,12 +208,14 @@ def test_an_unreachable_tree_gives_a_retriable_error(tree: LocalTree, topics: To
         (topics.create, ("u", {0: [0]}, {}), Errors.NOT_CONTROLLER),
         (topics.mark_deleted, ("t",), Errors.NOT_CONTROLLER),
         (topics.remove, ("t",), Errors.NOT_CONTROLLER),
-        (ConfigRegistry(tree).set_broker, (1, {}), Errors.REQUEST_TIMED_OUT),
     ]
     for call, arguments, code in calls:
         with pytest.raises(KafkaError) as caught:
             wait(call, *arguments)
         assert caught.value.code == code
+    with pytest.raises(KafkaError) as caught:
+        ConfigRegistry(tree).alter_broker(1, lambda _: {})
+    assert caught.value.code == Errors.REQUEST_TIMED_OUT
 
 
 def test_a_change_that_cannot_be_stored_gives_a_final_error(tree: LocalTree, topics: TopicRegistry) -> None:

@@ -1,4 +1,4 @@
-"""A running socket server with a handler of the test's own, and plain blocking clients to talk to it."""
+"""A running socket server with a handler that the test defines, and plain blocking clients for it."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Client:
 
 
 class Echo:
-    """A handler that answers every frame with itself, and notes the frames of each turn."""
+    """A handler that answers every frame with itself, and records the frames of each turn in `turns`."""
 
     def __init__(self) -> None:
         self.turns: list[list[bytes]] = []
@@ -183,7 +183,7 @@ def serve() -> Iterator[Serve]:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Return when the condition is true, for changes by another thread that have no event."""
+    """Wait until the condition is true. For changes by another thread that set no event."""
     pause = threading.Event()
     for _ in range(LONG * 200):
         if condition():

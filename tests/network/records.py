@@ -1,5 +1,5 @@
-"""A transport as a stand-in for TLS: masked records, a handshake in two steps, an end-of-stream record, and responses
-of the transport itself. It has both ends: `Records` on a processor, `RecordClient` in a test."""
+"""A transport in place of TLS, with masked records, a handshake in two steps, an end-of-stream record, and responses
+of the transport itself. `Records` is the processor's end, `RecordClient` the test's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkapy.runtime.disk_pool import DiskPool
 from .conftest import Client, framed
 
 HELLO, WELCOME, PROOF, DATA, UPDATE, UPDATED, END = range(0xA1, 0xA8)
-HEAD = 4  # kind, length
+HEAD = 4  # the kind (1 byte) and the length (3 bytes) of a record
 LARGEST = 1000  # plain bytes in a record
 MOST = 5 * LARGEST  # plain bytes that are encoded before they are sent
 MASK = bytes(byte ^ 0x5A for byte in range(256))
@@ -28,7 +28,7 @@ def records(data: bytes) -> bytes:
 
 
 class Incoming:
-    """Cuts the received bytes into records."""
+    """The received bytes, cut into records."""
 
     def __init__(self) -> None:
         self.bytes = bytearray()
@@ -48,12 +48,12 @@ class Incoming:
 class Records:
     """The transport of one connection.
 
-    The server's first step answers HELLO with as many bytes of WELCOME as HELLO asks for; the second checks the PROOF
-    on a pool thread. It neither receives nor takes bytes to send while there are encoded bytes to send.
+    The server's first step answers HELLO with as many bytes of WELCOME as HELLO requests. The second checks the PROOF
+    on a pool thread. While there are encoded bytes to send, it neither receives nor accepts bytes to send.
     """
 
     def __init__(self, conn: Connection, pool: DiskPool, welcome: int | None = None) -> None:
-        """welcome: for the client's end, the number of bytes that HELLO requests."""
+        """`welcome` is for the client's end: the number of bytes that HELLO requests."""
         self.conn = conn
         self.pool = pool
         self.open = False

@@ -23,7 +23,7 @@ from .conftest import Client, Echo, OnePool, Serve, framed, until
 
 
 class Pages:
-    """A page cache without any page until the gate is open."""
+    """A page cache that is empty until `warm` is set, and then has all pages."""
 
     def __init__(self) -> None:
         self.warm = False

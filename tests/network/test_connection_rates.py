@@ -18,7 +18,8 @@ from .conftest import Running, Serve, until
 
 CLIENTS, BROKERS = "CLIENTS", "BROKERS"
 TWO = (Listener(CLIENTS, "127.0.0.1", 0), Listener(BROKERS, "127.0.0.1", 0))
-# Two samples of a second: a rate is taken over at least one second, so the second connection within it is one too many.
+# Two samples of a second: a rate is computed over at least one second, so a limit of 1 is exceeded by the second
+# connection within a second.
 SECOND = Windows(2, 1000)
 
 
@@ -43,7 +44,7 @@ def test_the_longer_delay_of_broker_and_listener_counts() -> None:
     found = rates(max_connection_creation_rate=2, max_connection_creation_rate_per_listener={CLIENTS: 1, BROKERS: 5})
     assert found.delay_ms(CLIENTS, 0) == 0
     assert found.delay_ms(CLIENTS, 0) == 1000
-    assert found.delay_ms(BROKERS, 0) == 500  # the third of the broker
+    assert found.delay_ms(BROKERS, 0) == 500  # the broker's third connection
 
 
 def test_the_brokers_limit_does_not_hold_for_the_inter_broker_listener() -> None:
@@ -199,6 +200,6 @@ def test_the_rates_of_many_connections_approach_the_limit() -> None:
     for _ in range(2000):
         now += found.delay_ms(CLIENTS, now)
         served.append(now)
-    assert served[199] == 0  # ten seconds' worth at once
+    assert served[199] == 0  # the connections of ten seconds at once
     assert served[-1] == pytest.approx(2000 / 20 * 1000, rel=0.02)
     assert all(earlier <= later for earlier, later in pairwise(served))

@@ -1,4 +1,4 @@
-"""What is read from disk for consumers leaves the page cache when they have passed it."""
+"""Pages that were read from disk for consumers are dropped from the page cache when the consumers have passed them."""
 
 import os
 import random
@@ -28,7 +28,7 @@ MIB = 1 << 20
 
 
 class Ranges(Echo):
-    """Answers `N POSITION LENGTH` with this range of the N-th file, after a head of its own."""
+    """A handler that answers `N POSITION LENGTH` with "head" and this range of the N-th file."""
 
     files: list[FileRegion]
 
@@ -44,14 +44,14 @@ def in_memory(file: FileRegion) -> int:
 
 
 def evicted(file: FileRegion) -> bool:
-    """Ask the kernel to drop the file from the page cache; return False if it has not, as on a tmpfs."""
+    """Ask the kernel to drop the file from the page cache. Return False if it has not, as on a tmpfs."""
     os.fsync(file.handle.fd)
     os.posix_fadvise(file.handle.fd, 0, 0, os.POSIX_FADV_DONTNEED)
     return in_memory(file) == 0
 
 
 def read_in_order(client: Client, data: bytes) -> None:
-    """Fetch the first file of Ranges, which has these bytes, 2 MiB at a time."""
+    """Fetch the first file of Ranges, 2 MiB at a time, and check that it has these bytes."""
     for position in range(0, len(data), 2 * MIB):
         client.send(b"0 %d %d" % (position, 2 * MIB))
         assert client.exactly(4 + 2 * MIB)[4:] == data[position : position + 2 * MIB]
@@ -163,7 +163,7 @@ def test_eight_consumers_of_one_file_read_the_disk_once(serve: Serve, region_of)
 
 
 class Dropped(DiskPool):
-    """A pool that notes which bytes are to be removed from the page cache, and removes nothing."""
+    """A pool that records in `ranges` which bytes are to be dropped from the page cache, and drops nothing."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -223,7 +223,7 @@ def test_what_a_reader_behind_needs_is_kept_as_far_as_its_share(behind, pool) ->
     behind.move("second", SEGMENT, 4 * MIB)
     assert pool.ranges == [(0, 4 * MIB)]
     behind.move("first", SEGMENT, 14 * MIB)
-    assert pool.ranges[1:] == [(8 * MIB, 14 * MIB)]  # but not what it may have in front of it
+    assert pool.ranges[1:] == [(8 * MIB, 14 * MIB)]  # the second reader may still need 4 to 8 MiB
     assert behind.read_until(SEGMENT, 4 * MIB) == 8 * MIB
 
 
@@ -337,7 +337,7 @@ def test_nothing_is_removed_that_a_reader_may_have_read_ahead_and_what_is_kept_i
 
 
 class Steps:
-    """A page cache in which the STEPs of `there` are."""
+    """A page cache that has the STEPs in `there`."""
 
     def __init__(self) -> None:
         self.there: set[int] = set()
@@ -347,8 +347,8 @@ class Steps:
 
 
 class Loads(DiskPool):
-    """A pool whose reads, done by `run`, bring `ahead` STEPs more into memory, as the kernel does. It notes what is
-    removed."""
+    """A pool whose reads, done by `run`, load `ahead` further STEPs, as the kernel does. It records in `dropped` what
+    is to be dropped."""
 
     def __init__(self, pages: Steps) -> None:
         super().__init__(1)
@@ -372,7 +372,7 @@ class Loads(DiskPool):
 
 
 class Consumer:
-    """Reads a file in replies of one STEP, as a cold reader."""
+    """A cold reader that reads a file in replies of one STEP."""
 
     def __init__(self, cold: ColdReads, loads: Loads, file: FileRegion) -> None:
         self.loads = loads

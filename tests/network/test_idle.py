@@ -58,7 +58,7 @@ def test_a_reader_that_stopped_in_the_middle_of_a_reply_is_idle(serve: Serve) ->
 
 
 class Later(Echo):
-    """Each request waits until the test completes `pending`."""
+    """A handler whose requests wait until the test completes `pending`."""
 
     pending: Pending | None = None
 
@@ -68,7 +68,7 @@ class Later(Echo):
 
 
 def with_pending_request(serve: Serve, clock: ManualClock) -> tuple[Running, Client]:
-    """Return a server that waits in `Later`, and the client that sent the request."""
+    """Return a server with a request that waits in `Later`, and the client that sent the request."""
     running = serve(Later(), clock=clock, connections_max_idle_ms=10_000)
     client = running.connect()
     client.send(b"wait")

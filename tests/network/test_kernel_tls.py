@@ -236,12 +236,13 @@ def test_secrets_of_handshakes_are_told_once_and_never_mixed_up() -> None:
         assert keys.take((7).to_bytes(32, "big")) is None
     finally:
         keys.close()
-        keys.close()  # as of a broker that is stopped twice
+        keys.close()  # a broker may be stopped twice
 
 
 def test_a_thread_that_ends_before_it_is_woken_leaves_the_pipe_open_until_it_is() -> None:
     class Late:
-        """Wakes the thread once more before it is woken, as a secret does that arrives during the stop."""
+        """A pipe that wakes the thread, and waits for its end, before the write that wakes it. A secret that arrives
+        during the stop does the same."""
 
         def __init__(self, pipe: io.FileIO) -> None:
             self._pipe = pipe

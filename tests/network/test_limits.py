@@ -8,6 +8,7 @@ import pytest
 
 from kafkapy.network.limits import ConnectionLimits
 from kafkapy.network.settings import Listener, NetworkSettings
+from kafkapy.runtime.config_def import ConfigError
 from kafkapy.runtime.threads import NoThread
 
 from .conftest import Client, Serve, until
@@ -37,8 +38,16 @@ def test_an_address_may_have_its_own_limit_by_name(serve: Serve) -> None:
 
 def test_a_host_that_does_not_resolve_is_an_error_that_names_it() -> None:
     settings = NetworkSettings(max_connections_per_ip_overrides={"no.such.host.invalid": 1})
-    with pytest.raises(ValueError, match=r"no\.such\.host\.invalid"):
+    problem = r"^max\.connections\.per\.ip\.overrides=no\.such\.host\.invalid:1: the host does not resolve \("
+    with pytest.raises(ConfigError, match=problem):
         ConnectionLimits(settings, [])
+
+
+def test_a_name_that_no_host_can_have_is_logged_and_left_out(caplog) -> None:
+    limits = ConnectionLimits(NetworkSettings(), [])
+    limits.update(overrides={"a..b": 1, "127.0.0.1": 2})
+    assert "max.connections.per.ip.overrides=a..b:1: the host does not resolve" in caplog.text
+    assert limits.limit_of("127.0.0.1") == 2
 
 
 def test_a_host_that_does_not_resolve_later_is_looked_up_again(monkeypatch: pytest.MonkeyPatch, caplog) -> None:
@@ -58,7 +67,7 @@ def test_a_host_that_does_not_resolve_later_is_looked_up_again(monkeypatch: pyte
         limits.resolve_missing(waiting.append)
     assert len(waiting) == 1  # no second lookup before the first one has ended
     waiting.pop()()
-    assert caplog.text.count("'late.invalid' does not resolve") == 1
+    assert caplog.text.count("late.invalid:2: the host does not resolve") == 1
     addresses["late.invalid"] = "192.0.2.2"
     limits.resolve_missing(waiting.append)
     waiting.pop()()

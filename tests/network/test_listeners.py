@@ -10,6 +10,7 @@ from kafkapy.network.socket_server import SocketServer
 from kafkapy.runtime.counters import Registry
 from kafkapy.runtime.disk_pool import DiskPool
 from kafkapy.runtime.read_pools import ReadPools
+from tests.harness.brokers import free_port
 
 from .conftest import Echo, Serve
 
@@ -44,6 +45,22 @@ def test_an_empty_host_is_every_interface_of_both_protocols(serve: Serve) -> Non
     assert connection.peer[0] == "127.0.0.1"  # not ::ffff:127.0.0.1, which limits would not find
     assert running.connect(host="::1").is_open()
     assert running.connect(host="127.0.0.1").is_closed()
+
+
+def test_the_ipv6_wildcard_is_every_interface_of_both_protocols(serve: Serve) -> None:
+    running = serve(listeners=(Listener("ALL", "::", 0),))
+    assert running.connect(host="127.0.0.1").is_open()
+    assert running.connect(host="::1").is_open()
+
+
+@pytest.mark.parametrize("names", [("FOUR", "SIX"), ("SIX", "FOUR")])
+def test_the_wildcards_of_both_protocols_can_share_a_port(serve: Serve, names: tuple[str, str]) -> None:
+    hosts = {"FOUR": "0.0.0.0", "SIX": "::"}
+    port = free_port()
+    running = serve(listeners=[Listener(name, hosts[name], port) for name in names])
+    assert running.connect("FOUR", host="127.0.0.1").is_open()
+    assert running.connect("SIX", host="::1").is_open()
+    assert sorted(one.listener for one in running.handler.connections.values()) == ["FOUR", "SIX"]
 
 
 def test_a_port_in_use_is_named_and_nothing_stays_open() -> None:

@@ -25,7 +25,7 @@ LARGEST = 200_000
 
 
 class Password(Echo):
-    """Takes the password, and leaves the connection to the handler that it had. The answer to others is the end."""
+    """A handler that accepts "password", and then gives the connection to `after`. Another password closes it."""
 
     def __init__(self, after: Echo) -> None:
         super().__init__()

@@ -30,7 +30,7 @@ class Peer(Client):
 
 
 class Link:
-    """The handler of one outgoing connection. It notes the callbacks, and answers each response with `next`."""
+    """The handler of one outgoing connection. It records the callbacks, and answers each response with `next`."""
 
     def __init__(self, next: Callable[[Connection, bytes], Reply] = lambda conn, frame: NO_REPLY) -> None:
         self.next = next

@@ -9,7 +9,7 @@ from .conftest import LONG, Echo, Serve, framed, until
 
 
 class Gated(Echo):
-    """Frames that begin with "m" make their connection a patient one; "stop" waits for the test."""
+    """A handler that makes a connection patient if a frame begins with "m". A frame "stop" waits for the test."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -23,7 +23,7 @@ DATA = random.Random(4).randbytes(3_000_000)
 
 
 class Cut:
-    """Cuts `data` into pieces of these sizes, which repeat from the first when they are used up."""
+    """`data` cut into pieces of these sizes. After the last size, the first is used again."""
 
     def __init__(self, data: bytes, sizes: list[int], ready: int = 0) -> None:
         self.data = data
@@ -198,7 +198,7 @@ def test_many_slow_readers_together_hold_no_more_than_is_allowed(
     until(lambda: sum(maker.pieces for maker in makers) >= 60)
     assert running.connect().is_open()
     until(lambda: held.total <= 4_000_000)
-    for client in stalled[::10]:  # six, of which four may have kept their pieces
+    for client in stalled[::10]:  # six clients, of which four may have kept their pieces
         assert client.exactly(len(DATA) + 8) == b"head" + DATA + b"tail"
     assert sum(make.again for make in makers)
     for client in stalled:

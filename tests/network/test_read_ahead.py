@@ -20,7 +20,7 @@ SIZE = 12 * STEP + 1000
 
 
 class Memory:
-    """The STEPs of files that are in memory, by descriptor."""
+    """A page cache that has the (descriptor, STEP) pairs in `steps`."""
 
     def __init__(self) -> None:
         self.steps: set[tuple[int, int]] = set()

@@ -155,7 +155,7 @@ def test_garbage_on_one_connection_does_not_harm_others(serve: Serve) -> None:
     rng = random.Random(5)
     for size in [1, 3, 4, 5, 100, 70_000] * 10:
         client = running.connect()
-        with suppress(ConnectionError):  # the server may close before it has all
+        with suppress(ConnectionError):  # the server may close before it has received all bytes
             client.sock.sendall(rng.randbytes(size))
         client.close()
     assert good.is_open()
@@ -195,8 +195,8 @@ def test_memory_goes_back_to_the_system_after_a_burst(serve: Serve) -> None:
 
 
 class Held:
-    """Keeps frames that begin with "keep", like an append that waits in another thread, and then returns the replies of
-    `after`; echoes all others."""
+    """A handler that keeps frames that begin with "keep", as an append that waits in another thread does, and then
+    returns the replies of `after`. It echoes all other frames."""
 
     def __init__(self, after: Callable[[Connection], Sequence[Reply]]) -> None:
         self.after = after
@@ -238,7 +238,7 @@ def nothing_to_note(connection: Connection) -> Sequence[Reply]:
 
 
 class NoMemory:
-    """Stands for `mmap.mmap` in kafkapy.network.buffers: there is no memory while `short` is set."""
+    """A replacement for `mmap.mmap` in kafkapy.network.buffers, which fails for lack of memory while `short` is set."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.short = False

@@ -345,7 +345,7 @@ def test_a_handler_that_answers_no_frame_closes_the_connection(serve: Serve) -> 
 
 
 class Acks(Later):
-    """A frame "done" completes all pending requests at once. The replies to other frames come when that was handled."""
+    """A handler whose replies to other frames come when it has handled a frame "done", which completes all of them."""
 
     def __init__(self) -> None:
         super().__init__()

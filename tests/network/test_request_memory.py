@@ -205,14 +205,14 @@ def test_a_peer_that_sends_nothing_of_what_it_claims_loses_its_place_to_those_wh
         client.sock.sendall(struct.pack(">i", 3 * MIB) + produce(20_000))
     until(lambda: running.count("network_memory_used_bytes") == 2 * (3 * MIB + 4))
     clock.advance(60)
-    assert not any("wait for memory" in record.message for record in caplog.records)  # nobody waits
+    assert not any("wait for memory" in record.message for record in caplog.records)  # no request waits
     honest = running.connect()
     payload = produce(3 * MIB, 3)
     honest.send_aside(payload)
     waiting(running, 1)
     clock.advance(1.5)
     assert honest.frame() == payload
-    assert silent[0].is_closed()  # then nobody waits any more
+    assert silent[0].is_closed()  # after that no request waits
     until(lambda: running.server.connections == 2)
     assert "closed a connection: it has sent 20004 of the 3145732 bytes of a request" in caplog.text
 

@@ -125,7 +125,7 @@ def test_a_sent_region_releases_its_file(handle: FileHandle) -> None:
 
     def is_open() -> bool:
         try:
-            return os.path.samestat(os.fstat(fd), os.stat(path))  # another thread may have got the number
+            return os.path.samestat(os.fstat(fd), os.stat(path))  # another thread's file may have got this descriptor
         except OSError:
             return False
 

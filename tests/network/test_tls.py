@@ -48,7 +48,7 @@ __all__ = ["listening"]  # a fixture of another file
 VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 
 ServeTls = Callable[..., Running]
-# What encrypts replies. Where the kernel can, all tests are done with kernel TLS, too.
+# OpenSSL or the kernel encrypts replies. If this kernel has kernel TLS, all tests are done with it, too.
 ENCRYPTION = ["openssl", "kernel"] if suites_of_this_kernel() else ["openssl"]
 
 
@@ -58,7 +58,8 @@ def anonymous(certificate: bytes | None) -> str:
 
 @pytest.fixture(params=ENCRYPTION)
 def serve_tls(serve: Serve, request: pytest.FixtureRequest) -> Iterator[ServeTls]:
-    """Start a server with a plain listener and one with TLS. The TLS listener's transports are in `transports`."""
+    """Return a function that starts a server with a plain listener and one with TLS. The transports of the TLS listener
+    are in the server's `transports`."""
     pool = DiskPool(1, "handshake")
     kernels: list[KernelTls] = []
 
@@ -539,7 +540,7 @@ def test_a_handshake_with_a_second_hello(serve_tls: ServeTls) -> None:
 def test_a_peer_that_closes_in_the_handshake(
     serve_tls: ServeTls, caplog: pytest.LogCaptureFixture, sent: int | None
 ) -> None:
-    """One that has sent nothing is a health check, and is only counted."""
+    """A peer that has sent nothing is a health check, and is only counted."""
     running = serve_tls()
     client = record_client(running)
     client.sock.sendall(client.hello()[:sent])
@@ -563,7 +564,7 @@ def test_single_bytes_do_not_extend_the_time_of_a_handshake(
     running = serve_tls(clock=clock, authentication_timeout_ms=10_000)
     good, slow = connect(running), record_client(running)
     assert good.is_open()
-    until(lambda: running.count("network_connections_authenticating") == 1)  # its time begins
+    until(lambda: running.count("network_connections_authenticating") == 1)  # from now on its time counts
     hello = slow.hello()
     for second in range(9):
         slow.sock.sendall(hello[second : second + 1])
@@ -744,7 +745,7 @@ def test_key_updates_with_data_behind_them_are_answered_at_once(serve_tls: Serve
 
 
 def hold(conn: Connection) -> threading.Event:
-    """Stop the connection's network thread until the event that is returned is set."""
+    """Stop the connection's network thread, and return an event that lets it continue."""
     is_held, go_on = threading.Event(), threading.Event()
 
     def wait() -> None:
@@ -840,7 +841,7 @@ def test_two_peers_that_send_before_they_receive_do_not_wait_for_each_other(
 
 def test_large_requests_wait_for_memory_and_go_on(serve_tls: ServeTls) -> None:
     running = serve_tls(queued_max_request_bytes=1 << 20)
-    payloads = [b"\0\0" + random.Random(number).randbytes(999_998) for number in range(3)]  # as Produce requests
+    payloads = [b"\0\0" + random.Random(number).randbytes(999_998) for number in range(3)]  # Produce requests
     clients = [connect(running) for _ in payloads]
     # The first two use up the memory, and are complete only after the third one waits.
     for client, payload in zip(clients[:2], payloads, strict=False):

@@ -76,7 +76,7 @@ def send_in_pieces(client: RecordClient, stream: bytes, rng: random.Random) -> N
 
 
 def close(client: RecordClient, rng: random.Random) -> None:
-    """End the connection in some way: both directions at once, one after the other, or by a reset."""
+    """Close the connection in a random way: both directions at once, one after the other, or by a reset."""
     how = rng.choice(("close", "half", "reset"))
     if how == "half":
         with suppress(OSError):

@@ -289,7 +289,7 @@ def test_a_transport_that_fails_closes_its_connection_alone(
     else:
         monkeypatch.setattr(transport, method, fail)
     bad.send(b"x" * 100)
-    with suppress(OSError):  # it may be closed already
+    with suppress(OSError):  # the connection may be closed already
         bad.sock.shutdown(socket.SHUT_WR)
     until(lambda: running.server.connections == 2)
     assert good.is_open()
@@ -323,7 +323,7 @@ def test_a_closed_connection_with_a_transport_leaves_no_reference_cycle(serve_re
 
 def test_a_client_that_has_to_authenticate_has_another_handler_and_a_smaller_largest_frame(serve: Serve) -> None:
     class Login(Echo):
-        """Takes one frame, and leaves the connection to the server's handler."""
+        """A handler that takes one frame, and then gives the connection to the server's handler."""
 
         def answer(self, connection: Connection, frame: bytes) -> Reply:
             connection.principal = "User:" + frame.decode()
@@ -346,7 +346,7 @@ def test_a_client_that_has_to_authenticate_has_another_handler_and_a_smaller_lar
 
 def test_a_connection_has_its_own_handler(serve: Serve) -> None:
     class Login(Echo):
-        """Takes one frame, and leaves the connection to the handler that it had."""
+        """A handler that takes one frame, and then gives the connection back to the handler it had before."""
 
         def __init__(self, after: Echo) -> None:
             super().__init__()

@@ -1,4 +1,4 @@
-"""Brokers of one cluster in one process, with their coordinators: the test is the controller and the network.
+"""A cluster of brokers with coordinators in one process. The test acts as the controller and the network.
 
 Each broker has its own log directory, replicas, roles, metadata cache and coordinators. All have one manual clock and
 one timer, whose callbacks run only in `Cluster.pass_time`. Records reach the followers in `Cluster.replicate`. Requests
@@ -46,7 +46,7 @@ TOPIC_IDS = {name: bytes([number]) * 16 for number, name in enumerate((GROUPS, T
 
 
 class Loads(LoadQueue):
-    """A queue that runs its jobs at once, or in `run` while `held`."""
+    """A load queue that runs its jobs at once or, while `held` is True, when the test calls `run`."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -67,7 +67,7 @@ class Loads(LoadQueue):
 
 
 class Request(NamedTuple):
-    """A request from one broker to another. `version` is that of its encoding."""
+    """A request from one broker to another, decoded. `version` is the version in which it was encoded."""
 
     sender: int
     receiver: int
@@ -79,7 +79,7 @@ class Request(NamedTuple):
 class Network:
     """The connections between the brokers. `requests` has all requests that were sent.
 
-    held        while True, the test delivers the requests, by `deliver`
+    held        while True, requests wait until the test calls `deliver`
     lost        pairs of brokers (sender, receiver): requests get no response
     versions    the highest version that a broker serves, by (broker, API)
     """
@@ -105,7 +105,7 @@ class Network:
             self.deliver()
 
     def deliver(self) -> None:
-        """Deliver the requests that wait, and those that are sent meanwhile unless `held`."""
+        """Deliver the waiting requests. Requests sent meanwhile are delivered at once unless `held` is True."""
         waiting, self._waiting = self._waiting, []
         for carry_out in waiting:
             carry_out()
@@ -128,7 +128,7 @@ class Network:
 
 
 class Links:
-    """The links of one broker, in the place of `kafkapy.server.peers.Peers`."""
+    """The links of one broker to the others; a stand-in for `kafkapy.server.peers.Peers`."""
 
     def __init__(self, cluster: Cluster, broker_id: int) -> None:
         self._cluster = cluster
@@ -147,7 +147,7 @@ class Links:
 
 
 class Member:
-    """One broker of the cluster. `is_alive` False: it gets no requests and no roles."""
+    """One broker of the cluster. While `is_alive` is False, the broker gets no requests and no roles."""
 
     def __init__(self, cluster: Cluster, broker_id: int, directory: Path) -> None:
         self._cluster = cluster
@@ -188,11 +188,11 @@ class Member:
 
     @property
     def groups(self) -> GroupClients:
-        """Clients of groups, whose requests go to this broker."""
+        """Return clients of consumer groups that send their requests to this broker."""
         return Clients(self.coordinators.groups)
 
     def commit(self, offset: int, group: str = "readers", producer: Producer | None = None) -> list[list[int]]:
-        """Commit the offset of partition 0 of topic "t". Return a list that gets the codes when they are known."""
+        """Commit the offset of partition 0 of topic "t". Return a list that gets the codes with the response."""
         codes: list[list[int]] = []
         offsets = [("t", [(0, offset, -1, "", -1)])]
         now_ms = self.services.clock.time_ms()
@@ -210,7 +210,7 @@ class Member:
     # --- transactions
 
     def init(self, transactional_id: str = "tx") -> Producer:
-        """Return the producer of the transactional id, whose state is replicated."""
+        """Initialize the transactional id, replicate its state, and return the producer."""
         found: list[Producer] = []
 
         def answer(code: int, producer: Producer) -> None:
@@ -222,29 +222,29 @@ class Member:
         return found[0]
 
     def add(self, producer: Producer, *partitions: tuple[str, int], transactional_id: str = "tx") -> list[int]:
-        """Add the partitions to the transaction. Return a list that gets the code."""
+        """Add the partitions to the transaction. Return a list that gets the error code."""
         codes: list[int] = []
         self.coordinators.transactions.add_partitions(transactional_id, *producer, partitions, codes.append)
         self._cluster.replicate(TRANSACTIONS)
         return codes
 
     def end(self, producer: Producer, commit: bool = True, transactional_id: str = "tx") -> list[int]:
-        """End the transaction. Return a list that gets the code."""
+        """End the transaction. Return a list that gets the error code."""
         codes: list[int] = []
         self.coordinators.transactions.end(transactional_id, *producer, commit, codes.append)
         self._cluster.replicate(TRANSACTIONS)
         return codes
 
     def state(self, transactional_id: str = "tx") -> str:
-        """Return the state of the transactional id, or the code of the error."""
+        """Return the name of the transactional id's state, or of the error."""
         try:
             return self.coordinators.transactions.describe(transactional_id).state_name
         except KafkaError as error:
             return name_of(error.code)
 
     def verify(self, producer: Producer, *partitions: tuple[str, int], transactional_id: str = "tx") -> list[Any]:
-        """Ask the coordinator whether the partitions are in the transaction, as before an append. Return a list that
-        gets the codes of the refused ones."""
+        """Verify, as before an append, that the partitions are in the transaction. Return a list that gets the error
+        codes of the refused partitions."""
         answers: list[Any] = []
         self.coordinators.verifier.verify(
             transactional_id,
@@ -277,7 +277,7 @@ class Member:
 
 
 class Clients(GroupClients):
-    """Clients of a group coordinator."""
+    """Clients of consumer groups that call this group coordinator."""
 
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self.coordinator = coordinator
@@ -318,8 +318,8 @@ class Cluster:
     # --- the controller
 
     def elect(self, topic: str, leader: int, *, isr: Sequence[int] | None = None, tell: bool = True) -> None:
-        """Begin the next leader epoch of partition 0 of the topic. By default all brokers are in the ISR. Without
-        `tell`, the metadata caches are not updated yet."""
+        """Begin the next leader epoch of partition 0 of the topic. By default all brokers are in the ISR. With
+        `tell=False` the metadata caches are not updated."""
         everyone = [member.id for member in self.members]
         is_new = topic not in self._epochs
         epoch = self._epochs[topic] = self._epochs.get(topic, -1) + 1
@@ -335,7 +335,7 @@ class Cluster:
             self.tell(role)
 
     def tell(self, *roles: PartitionRole) -> None:
-        """Update the metadata caches; by default with the last election."""
+        """Update the metadata caches of the live brokers, by default with the last election."""
         for member in self.members:
             if member.is_alive:
                 member.roles.update_metadata(1, roles or [self._role])
@@ -347,7 +347,7 @@ class Cluster:
         self.tell(gone)
 
     def _truncate(self, member: Member, topic: str, leader: int) -> None:
-        """Cut off what the new leader does not have."""
+        """Truncate the member's log to the log end offset of the new leader."""
         end = self.members[leader].replicas.log_manager.get(topic, 0)
         log = member.replicas.log_manager.get(topic, 0)
         assert end is not None
@@ -358,7 +358,7 @@ class Cluster:
     # --- the followers and the time
 
     def replicate(self, topic: str) -> None:
-        """Copy the leader's records to the followers in the ISR, and let them fetch once more, with their new ends."""
+        """Copy the leader's records to the followers in the ISR. Then the leader learns their new log end offsets."""
         (leader,) = [member for member in self.members if member.is_alive and member.replicas.holds(topic, 0)]
         partition = leader.replicas.get(topic, 0)
         for member in self.members:

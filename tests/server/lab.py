@@ -82,7 +82,7 @@ class Lab:
         return answer
 
     def until_waiting(self, operations=1):
-        """Return when this number of fetches waits."""
+        """Wait until this number of fetches is in the purgatory."""
         eventually(lambda: self.server.services.replicas.fetch_purgatory.delayed == operations)
 
     def until_connections(self, number):
@@ -94,7 +94,7 @@ class Lab:
 
 @contextmanager
 def held(server):
-    """Hold the only network thread until the block ends, so that it finds everything sent in the block in one turn."""
+    """Block the only network thread until the block ends, so that it handles everything sent meanwhile in one turn."""
     (processor,) = server._network._processors
     begun, may_continue = threading.Event(), threading.Event()
 
@@ -111,7 +111,7 @@ def held(server):
 
 
 def turns_of(api, monkeypatch):
-    """Return a list to which each joined call of `api` adds the number of its connections."""
+    """Return a list to which each call of the API's handler for several connections adds the number of connections."""
     sizes = []
 
     def handler(broker, lists):
@@ -126,7 +126,7 @@ def turns_of(api, monkeypatch):
 
 
 def busy(monkeypatch, what):
-    """Make every "append", or "read", wait for the disk, so that it goes to a pool."""
+    """Make every non-blocking "append" or "read" return BUSY, so that a disk thread does it. `what` is the method."""
     plain = getattr(PartitionLog, what)
 
     def waiting(log, *args, **kwargs):
@@ -146,7 +146,7 @@ def send(wire, api, version, **fields):
 
 
 def receive(wire):
-    """Return the next response, of any API."""
+    """Return the frame of the next response, without its size."""
     return wire._exactly(int.from_bytes(wire._exactly(4), "big"))
 
 
@@ -174,7 +174,7 @@ def fetch_of(topic=None, offset=0, wait=0, session=(0, -1), min_bytes=1):
 
 
 class InlineReads:
-    """Notes the threads on which a function is called."""
+    """Records in `threads` the names of the threads that call a function."""
 
     def __init__(self, monkeypatch, module, name):
         self.threads = []

@@ -1,4 +1,4 @@
-"""A broker in this process, and requests that many tests send to it."""
+"""Helpers that start a broker in this process, and build and send the requests that many tests need."""
 
 from kafkapy._ext.batch import next_batch
 from kafkapy.errors import Errors
@@ -87,7 +87,7 @@ def end_offset(wire, topic):
 
 
 def fetch_values(wire, topic):
-    """Return all values of partition 0, in order."""
+    """Return the values of all records of partition 0, in order."""
     values, offset, end = [], 0, end_offset(wire, topic)
     make = FETCH.Request
     while offset < end:

@@ -33,7 +33,7 @@ def server(tmp_path):
 def wire_of(server, principal):
     """Return a connection that has logged in as this principal."""
     wire = Wire(server.bootstrap_servers)
-    wire.call(METADATA, 12, METADATA.Request(topics=[]))  # the broker has the connection now
+    wire.call(METADATA, 12, METADATA.Request(topics=[]))  # so that the broker has accepted the connection
     (connection,) = (
         one
         for processor in server._network._processors
@@ -155,7 +155,7 @@ def test_acls_are_described_by_pattern_and_as_matches_of_a_name(admin) -> None:
     assert described(admin, "TOPIC", "flights", "MATCH", "User:bob") == [("flights", ["User:bob"])]
     assert described(admin, "TOPIC", "fl", "PREFIXED") == [("fl", [ALICE])]
     assert described(admin, "USER") == [("User:carol", [ALICE])]
-    # Version 0 knows no pattern types: all that it tells is literal.
+    # Version 0 has no pattern types, so the response has only literal patterns.
     assert described(admin, "TOPIC", pattern_type="LITERAL", version=0) == [
         ("*", [ALICE]),
         ("flights", [ALICE, "User:bob"]),
@@ -233,9 +233,9 @@ def test_long_and_strange_names_are_stored_and_decide(admin, alice) -> None:
     asked.append(creation(host="10.0.0.0/8", principal="User:network"))
     assert create(admin, *asked) == [GOOD] * len(asked)
     assert {name for name, _ in described(admin)} == {*strange, "flights"}
-    assert produced(alice) == Errors.NONE  # by the literal *
+    assert produced(alice) == Errors.NONE  # the literal "*" matches all topics
     assert delete(admin, deletion("TOPIC", "*", "LITERAL"))[0][2] == [("*", ALICE)]
-    assert produced(alice) == Errors.TOPIC_AUTHORIZATION_FAILED  # the prefixed * is only the character
+    assert produced(alice) == Errors.TOPIC_AUTHORIZATION_FAILED  # a prefixed "*" is no wildcard
 
 
 def test_an_acl_that_several_filters_delete_belongs_to_the_first(admin) -> None:
@@ -296,7 +296,7 @@ def test_half_written_acls_close_their_resource_only(server, admin, alice, caplo
 
 @pytest.fixture
 def audit():
-    """Return the lines that the audit log has got, at its level."""
+    """Return a list that gets (level, message) of each line of the audit log."""
     lines = []
     handler = logging.Handler()
     handler.emit = lambda record: lines.append((record.levelname, record.getMessage()))
@@ -336,8 +336,7 @@ def test_with_debug_every_allowed_operation_is_a_line(admin, audit) -> None:
 
 
 def test_a_request_for_known_topics_costs_one_more_call_than_without_an_authorizer(server, admin, monkeypatch) -> None:
-    """The rules are not asked, and nothing is listed: a look at the generation for each turn of a connection, and one
-    into a set for each topic."""
+    """The ACLs are not evaluated again: one call compares the generation, and the topics are looked up in a set."""
     (connection,) = server._network._processors[0]._connections.values()
     dispatcher, authorizer = Dispatcher(server.services), server.services.authorizer
     monkeypatch.setattr(connection.processor, "together", False)
@@ -346,7 +345,7 @@ def test_a_request_for_known_topics_costs_one_more_call_than_without_an_authoriz
         frame = request_frame(api, version, 1, "wire", message)[4:]
 
         def calls(frame=frame):
-            """Return how often functions of the project are called while ten such requests are handled."""
+            """Return the number of calls of kafkapy functions while ten of the requests are handled."""
             found = 0
 
             def count(event_frame, event, _):
@@ -360,8 +359,8 @@ def test_a_request_for_known_topics_costs_one_more_call_than_without_an_authoriz
                 sys.setprofile(None)
             return found
 
-        with held(server):  # its network thread does nothing meanwhile
-            calls()  # the first one asks the rules
+        with held(server):
+            calls()  # evaluates the ACLs once
             with_acls = min(calls() for _ in range(3))
             monkeypatch.setattr(server.services, "authorizer", None)
             calls()

@@ -67,7 +67,7 @@ def wires(server):
 
 @pytest.fixture
 def coordinator(server):
-    """Load the group coordinator."""
+    """Find a coordinator, so that the group coordinator is loaded."""
     group = GroupWire(server.bootstrap_servers)
     group.find_coordinator("any")
     yield
@@ -75,7 +75,7 @@ def coordinator(server):
 
 
 class Denies:
-    """An authorizer that denies these actions. It notes the principals, and the actions with and without logging."""
+    """An authorizer that denies these actions. It records the principals, and the actions with and without logging."""
 
     def __init__(self, *actions):
         self.actions = set(actions)
@@ -160,7 +160,7 @@ def test_a_denied_transactional_id_refuses_all_records_of_its_request_and_no_oth
     with held(server):
         wires[0].send(PRODUCE, VERSION, request("open", batch(b"before")))
         wires[0].send(PRODUCE, VERSION, both_topics("tx", **in_transaction))
-        wires[0].send(PRODUCE, VERSION, both_topics("tx"))  # no batch is transactional: the id does not matter
+        wires[0].send(PRODUCE, VERSION, both_topics("tx"))  # without a transactional batch, the id is not checked
     assert codes(wires[0]) == {"open": Errors.NONE}
     assert codes(wires[0]) == dict.fromkeys(("open", "closed"), Errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     assert codes(wires[0]) == {"open": Errors.NONE, "closed": TOPIC_DENIED}
@@ -171,9 +171,9 @@ def test_a_denied_transactional_id_refuses_all_records_of_its_request_and_no_oth
 def test_a_frame_that_is_handled_again_after_a_pending_reply_is_authorized_once(server, wires, monkeypatch, denies):
     busy(monkeypatch, "append")
     authorizer = denies()
-    authorizer.generation = None  # nothing may be remembered
+    authorizer.generation = None  # so no answer may be remembered
     with held(server):
-        for acks in (1, 0, 1):  # none is joined with the one before, and each waits
+        for acks in (1, 0, 1):  # different acks are not joined; each append waits
             wires[0].send(PRODUCE, VERSION, request("open", batch(b"a"), acks=acks))
     assert codes(wires[0]) == codes(wires[0]) == {"open": Errors.NONE}
     assert len(authorizer.principals) == 3
@@ -233,7 +233,7 @@ def test_a_topic_that_is_denied_by_its_id_is_not_read_and_its_session_notices_ev
     session = first.session_id
     assert session
     authorizer.change()
-    # From here on each request names only some of the partitions; the session has the others.
+    # From here on each request names only some of the session's partitions.
     granted = fetched(wire.call(FETCH, 16, fetch_by_id([opened], (session, 1), offset=1)))
     assert granted[closed] == (Errors.NONE, True, 1)
     settled = fetched(wire.call(FETCH, 16, fetch_by_id([closed], (session, 2), offset=1)))
@@ -470,7 +470,7 @@ def test_without_an_authorizer_nothing_is_prepared_for_one(server, wires, monkey
 
 
 def asking_threads(authorizer):
-    """Return a set that gets the kinds of threads that ask the authorizer from now on, such as "network"."""
+    """Return a set that gets the kinds of threads that call the authorizer from now on, such as "network"."""
     ask, threads = authorizer.denied, set()
 
     def noted(*arguments, **settings):
@@ -498,7 +498,7 @@ def test_a_pool_asks_for_the_many_topics_of_a_fetch_once(server, wires, denies, 
     message = fetch_of_partitions("t0", [0])
     for number in range(1, count):
         message.topics += fetch_of_partitions(f"t{number}", [0]).topics
-    for kind in ("network" if count == 1 else "disk", "network"):  # the second time only the denied one is asked for
+    for kind in ("network" if count == 1 else "disk", "network"):  # the second time, only the denied topic is checked
         threads.clear()
         answer = wires[0].call(FETCH, 12, message)
         codes = Counter(one.partitions[0].error_code for one in answer.responses)
@@ -526,7 +526,7 @@ def test_what_comes_after_a_denied_transactional_id_or_group_is_not_asked_for(se
     assert asked() == ({transactional_id, group, topic_action("READ", "open")}, TOPIC_DENIED)
 
 
-# --- what is remembered
+# --- remembered answers of the authorizer
 
 
 def test_what_was_allowed_is_not_asked_again_until_the_rules_change(server, wires, denies):
@@ -550,7 +550,7 @@ def test_what_was_allowed_is_not_asked_again_until_the_rules_change(server, wire
     authorizer.change()
     assert asked() == (allowed, both)
     assert asked() == (allowed, set())
-    authorizer.generation = None  # nobody may remember anything
+    authorizer.generation = None  # so no answer may be remembered
     assert asked() == asked() == (allowed, both)
 
 

@@ -1,4 +1,4 @@
-"""The audit log: its file, repeated denials, and who has changed what."""
+"""The audit log: its file, repeated denials, and the lines about changes and the principals that made them."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ def test_an_address_that_exceeds_its_quota_of_connections_is_not_served(tmp_path
                 assert not alter_quotas(wire, {"ip": name}, {"connection_creation_rate": 1.0})
             eventually(lambda: server.services.connection_rates.limit_of("127.0.0.1") == 1)
             host, _, port = server.bootstrap_servers.partition(":")
-            # A rate of 1 allows 10 connections at once: it is taken over at least ten seconds.
+            # The rate is measured over at least ten seconds, so a rate of 1 allows 10 connections at once.
             clients = [socket.create_connection((host, int(port))) for _ in range(15)]
             metric = METRICS_OF_NETWORK["network_connections_throttled"]
             eventually(lambda: server.services.counters.read()[metric][0][1] == 5)

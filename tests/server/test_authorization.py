@@ -1,5 +1,5 @@
-"""What clients without a right get, for every row of tests/data/facts/authorization-3.9.tsv: compared with what Apache
-Kafka 3.9.1 answered to the same requests (tests/data/authorization), byte for byte where its order is fixed."""
+"""Responses to clients without a right, for every row of tests/data/facts/authorization-3.9.tsv, compared with those of
+Apache Kafka 3.9.1 to the same requests (tests/data/authorization): byte for byte where Kafka's order is fixed."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ DATA = Path(__file__).parents[1] / "data"
 FACTS = DATA / "facts" / "authorization-3.9.tsv"
 RECORDED = DATA / "authorization" / "kafka-3.9.1.jsonl"
 DENIALS = {29, 30, 31, 53, 65}  # the error codes of missing rights
-# Differ from broker to broker.
+# Fields that differ from broker to broker.
 HERE = {"host", "port", "cluster_id", "controller_id", "throttle_time_ms"}
-# What names a part of a response, and what a client may do with it.
+# Fields that say what a part of a response is about, and which operations the client is authorized for.
 IDENTITY = {
     "name",
     "topic",
@@ -63,14 +63,14 @@ class Recording:
         self.bodies[answer.case, answer.variant] = answer.body
 
     def exactly(self, case: Case, variant: str) -> bytes | None:
-        """Return the bytes of a response."""
+        """Return the bytes of a response, None if there was none, with topic names in the place of topic ids."""
         body = self.bodies[case.name, variant]
         for name, topic_id in self.topic_ids.items():
             body = None if body is None else body.replace(topic_id, name.encode().ljust(16))
         return body
 
     def fields(self, case: Case, variant: str) -> Any:
-        """Return a response as dictionaries and lists."""
+        """Return a response as dictionaries and lists, None if there was none."""
         body = self.bodies[case.name, variant]
         if body is None:
             return None
@@ -93,7 +93,7 @@ def without(value: Any, masked: Collection[str]) -> Any:
 
 
 def outline(value: Any) -> Any:
-    """Return only the error codes of a response, and what they are about."""
+    """Return only the error codes of a response, and the fields that say what they are about."""
     if isinstance(value, dict):
         kept = {
             key: outline(one)
@@ -113,7 +113,7 @@ def codes(value: Any) -> list[int]:
 
 
 class Spy:
-    """Notes which rights the authorizer of a broker is asked for, by API."""
+    """Wraps a broker's authorizer, and records the rights that it is asked for, by API."""
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer

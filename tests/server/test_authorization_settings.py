@@ -54,7 +54,7 @@ def test_super_users_are_separated_by_semicolons(text: str, users: set[str]) -> 
 
 @pytest.mark.parametrize("text", ["admin", "User:a;;User:b", ";", "User:a,b;c"])
 def test_a_super_user_that_is_no_principal_is_refused(text: str) -> None:
-    if text == ";":  # as in Java, what follows the last user may be empty
+    if text == ";":  # like Java's split, empty parts at the end are ignored
         assert super_users(BrokerConfig({"super.users": text})) == set()
         return
     with pytest.raises(ConfigError, match="is not TYPE:NAME"):
@@ -99,7 +99,7 @@ def test_a_brokers_own_principal_is_that_of_its_login_or_certificate(tmp_path: P
         ("required", "DEFAULT", "User:CN=broker,OU=Test,O=Acme"),
         ("required", "RULE:^CN=(.*?),.*$/$1-1/", "User:broker-1"),
         ("required", "RULE:^nobody$/x/", None),
-        ("none", "DEFAULT", "User:ANONYMOUS"),  # brokers need not show their certificate
+        ("none", "DEFAULT", "User:ANONYMOUS"),  # a broker need not present its certificate
     ):
         config = inter_broker("SSL", **stores, **{"ssl.client.auth": auth, "ssl.principal.mapping.rules": rules})
         secured = SecuredListeners(config, Registry())

@@ -1,4 +1,4 @@
-"""An authorizer that is a class of the operator: it may block, raise, hang, or answer nonsense, and opens nothing."""
+"""An operator's own authorizer class may block, raise, hang or answer nonsense: that allows no request."""
 
 import logging
 import sys
@@ -32,7 +32,7 @@ DENIED = Errors.TOPIC_AUTHORIZATION_FAILED
 
 
 class Rules:
-    """Denies what is in `denied`. Notes the calls."""
+    """An authorizer class that denies the names in `denied`, and records its calls."""
 
     def __init__(self, settings):
         assert settings["log.dirs"]
@@ -199,7 +199,7 @@ def test_a_class_that_hangs_denies_in_time_and_at_once_when_no_thread_is_left(st
         assert [produced(wire) for _ in range(5)] == [DENIED] * 5
         assert "has not returned after 0.05 s" in caplog.text
         hung = sum(1 for client, _ in rules.asked if client.api == "Produce")
-        assert hung == 2  # the others were denied without a call
+        assert hung == 2  # both threads hang, so the other requests were denied without a call
         monkeypatch.setattr(authorizer, "_timeout_s", 30)
         rules.on_call = lambda: None
         go_on.set()
@@ -243,7 +243,7 @@ def test_an_answer_to_one_api_is_not_remembered_for_another(start) -> None:
     rules.generation = 1
     rules.authorize = lambda client, actions: [client.api != "ListOffsets"] * len(actions)
     with Wire(server.bootstrap_servers) as wire:
-        make_topic(wire, "flights")  # by Metadata, which asks for DESCRIBE as ListOffsets does
+        make_topic(wire, "flights")  # sends Metadata, which asks for DESCRIBE like ListOffsets
         make = LIST_OFFSETS.Request
         part = make.Topics.Partitions(partition_index=0, timestamp=-1)
         asked = make(replica_id=-1, topics=[make.Topics(name="flights", partitions=[part])])
@@ -257,7 +257,7 @@ def test_acls_are_those_of_the_class(rules, wire) -> None:
     assert rules.stored == [mine]
     assert described(wire) == [("flights", ["User:alice"])]
     assert delete(wire, deletion("TOPIC")) == [(0, None, [("flights", "User:alice")])]
-    rules.create = None  # fails
+    rules.create = None  # so that the call fails
     assert create(wire, creation())[0][0] == Errors.UNKNOWN_SERVER_ERROR
 
 
@@ -269,7 +269,7 @@ def test_a_class_without_acls_says_so(start) -> None:
         assert described(wire)[0] == code
         assert delete(wire, deletion())[0][0] == code
         denied = wire.call(INIT_PRODUCER_ID, 4, INIT_PRODUCER_ID.Request(transactional_id=None))
-        assert denied.error_code == Errors.NONE  # by IdempotentWrite on the cluster
+        assert denied.error_code == Errors.NONE  # the class allows IdempotentWrite on the cluster
         assert wire.call(METADATA, 12, METADATA.Request(topics=None)).topics == []
 
 

@@ -1,4 +1,4 @@
-"""The controller's requests to brokers that do not respond, or refuse them."""
+"""The controller's requests to brokers that do not respond to them or refuse them."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +26,7 @@ REQUESTS = (
 
 
 class Link:
-    """A link to a broker, on which a test responds."""
+    """A link to a broker; the test gives the responses."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[Api, Any]] = []
@@ -94,10 +94,10 @@ def test_a_broker_that_does_not_respond_for_an_hour_gets_everything_afterwards(
         lab.advance(silent.timeout_s)
         silent.end(None, LinkError("broker 1 has not responded for 30 s"))
         lab.advance(0.1)
-    assert {api for api, _ in silent.asked} == {LEADER_AND_ISR}  # the first one, again and again
+    assert {api for api, _ in silent.asked} == {LEADER_AND_ISR}  # only the first request, again and again
     assert len(silent.asked) > 100
     assert caplog.text.count("requests cannot be sent to broker 1:") == 1
-    lab.send(OTHER)  # no other broker has to wait
+    lab.send(OTHER)  # requests to other brokers do not wait
     for response in responses():
         other.end(response)
     assert [one[0] for one in lab.answered] == [OTHER] * 3

@@ -1,4 +1,4 @@
-"""Handlers are registered with what their requests must be allowed to do, and docs/security.md has the table of it."""
+"""Every handler is registered with the rights that its requests need, and docs/security.md lists them."""
 
 from pathlib import Path
 

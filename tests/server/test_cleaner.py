@@ -31,7 +31,7 @@ def make_compacted(wire):
     topic = make.Topics(name="compacted", num_partitions=1, replication_factor=1, configs=configs)
     answer = wire.call(CREATE_TOPICS, 5, make(topics=[topic], timeout_ms=30_000))
     assert answer.topics[0].error_code == Errors.NONE, answer.topics[0].error_message
-    make_topic(wire, "compacted")  # known by now
+    make_topic(wire, "compacted")  # waits until the metadata have the topic
 
 
 def write(wire, topic, count):
@@ -61,7 +61,7 @@ def test_a_compacted_topic_is_cleaned_and_the_metrics_show_it(tmp_path):
         found = gauges(server)
         assert 0 < found[("log_cleaner_cleaner_recopy_percent",)] < 50
         assert found[("log_cleaner_dead_thread_count",)] == 0
-        assert found[("log_cleaner_max_buffer_utilization_percent",)] == 0  # three keys
+        assert found[("log_cleaner_max_buffer_utilization_percent",)] == 0  # there are only three keys
         assert found[("log_cleaner_time_since_last_run_ms",)] < 30_000
         directory = str(tmp_path)
         assert found[("log_cleaner_uncleanable_partitions_count", directory)] == 0

@@ -1,4 +1,4 @@
-"""Commits of many connections need one append, and each is answered and stored as if it had come alone."""
+"""Offset commits of many connections share one append; each is answered and stored as if it had come alone."""
 
 import random
 from collections import Counter
@@ -38,7 +38,7 @@ def ready(waiting_lab):
     waiting_lab.wire.create_topic("a", PARTITIONS)
     waiting_lab.wire.create_topic("b", PARTITIONS)
     waiting_lab.wires = [waiting_lab.connect() for _ in range(MANY)]
-    for wire in waiting_lab.wires:  # the processor has them all
+    for wire in waiting_lab.wires:  # so that the processor has accepted all connections
         wire.end_offset("a", 0)
     yield waiting_lab
     for wire in waiting_lab.wires:
@@ -48,13 +48,13 @@ def ready(waiting_lab):
 
 @pytest.fixture
 def gathers(monkeypatch):
-    """Return the numbers of commits in each gather."""
+    """Return a list that gets the number of connections of each gather."""
     return turns_of(apis.OFFSET_COMMIT, monkeypatch)
 
 
 @pytest.fixture
 def appends(monkeypatch):
-    """Return the number of batches that each log wrote or refused."""
+    """Return a counter of the batches that each log appended or refused."""
     counts = Counter()
 
     def append(log, sets, *args, **kwargs):
@@ -67,7 +67,7 @@ def appends(monkeypatch):
 
 
 def commit_of(group, offsets, metadata="", **fields):
-    """Return the fields of a commit of these `offsets`, by (topic, partition)."""
+    """Return the fields of a commit request; `offsets` are by (topic, partition)."""
     topics = {}
     make = apis.OFFSET_COMMIT.Request.Topics
     for (topic, partition), offset in offsets.items():
@@ -121,7 +121,7 @@ def test_the_last_commit_of_a_group_in_the_log_wins(lab, gathers):
 
 
 def some_commit(source, number):
-    """Draw (version, fields) of a commit that is accepted, or refused in one of the possible ways."""
+    """Draw (version, fields) of a commit that is accepted, or refused with one of the possible errors."""
     version = source.randint(0, 9)
     partitions = [(source.choice("ab"), source.randrange(PARTITIONS)) for _ in range(source.randint(0, 5))]
     kind = source.choice(["good", "good", "good", "unknown", "metadata", "generation", "nameless"])
@@ -152,7 +152,7 @@ def test_each_is_answered_and_kept_as_if_it_had_come_alone(lab, alone, gathers, 
             assert codes(alone.wire, version) == answer, (version, fields)
         assert not gathers
     named, plain = kept(lab), kept(alone)
-    assert sorted(named.pop("", ())) == sorted(plain.pop("", ()))  # of many connections, in any order
+    assert sorted(named.pop("", ())) == sorted(plain.pop("", ()))  # shared by connections, in any order
     assert named == plain
 
 

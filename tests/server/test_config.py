@@ -1,3 +1,5 @@
+"""Broker settings from a file, from overrides and from dynamic settings: defaults, rules, and warnings."""
+
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -5,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kafkapy.server.config.apply import zookeeper_settings
 from kafkapy.server.config.broker_config import BrokerConfig, ConfigError, PropertiesError
 from kafkapy.server.config.listeners import Listener
 
@@ -121,6 +124,10 @@ def test_log_dir_stands_in_for_log_dirs() -> None:
     assert BrokerConfig({"log.dir": "/x", "log.dirs": "/y"}).log_dirs == (Path("/y"),)
 
 
+def test_log_directories_are_absolute_and_without_dots() -> None:
+    assert BrokerConfig({"log.dirs": "a/../b,/c/../d"}).log_dirs == (Path.cwd() / "b", Path("/d"))
+
+
 def test_unknown_settings_and_those_without_effect_are_named_once_each() -> None:
     config = BrokerConfig({"no.such": "1", "num.io.threads": "4", "listener.name.in.num.network.threads": "4"})
     assert config.warnings() == [
@@ -138,12 +145,30 @@ def test_passwords_and_unknown_values_are_not_shown() -> None:
 
 
 @pytest.mark.parametrize(
+    ("connect", "servers"),
+    [
+        ("one", [("one", 2181)]),
+        ("one/kafka", [("one", 2181)]),
+        ("one, two:2182 ,three/kafka", [("one", 2181), ("two", 2182), ("three", 2181)]),
+        ("[::1],[::2]:2182/kafka", [("::1", 2181), ("::2", 2182)]),
+    ],
+)
+def test_servers_of_zookeeper_without_a_port_have_port_2181(connect: str, servers: list[tuple[str, int]]) -> None:
+    collect_hosts = pytest.importorskip("kazoo.hosts").collect_hosts
+    settings = zookeeper_settings(BrokerConfig({"zookeeper.connect": connect}))
+    assert collect_hosts(settings.servers + settings.chroot)[0] == servers
+
+
+@pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"num.network.threads": "0"}, r"num\.network\.threads=0: must be at least 1"),
         ({"num.partitions": "many"}, r"num\.partitions=many: must be a whole number of 32 bits"),
         ({"log.cleanup.policy": "shred"}, r"log\.cleanup\.policy=shred: must be one of compact, delete"),
         ({"zookeeper.connect": "one:2181,two:port"}, r"zookeeper\.connect=one:2181,two:port: must be HOST:PORT"),
+        ({"zookeeper.connect": "one:65536"}, r"zookeeper\.connect=one:65536: must be HOST:PORT"),
+        ({"zookeeper.connect": "::1:2181"}, r"zookeeper\.connect=::1:2181: must be HOST:PORT"),
+        ({"zookeeper.connect": "one,,two"}, r"zookeeper\.connect=one,,two: must be HOST:PORT"),
         (
             {"zookeeper.connect": "one:2181", "zookeeper.set.acl": "true"},
             r"zookeeper\.set\.acl=true: needs an identity",

@@ -1,3 +1,5 @@
+"""How changes of topic and broker settings are applied, checked and refused."""
+
 import pytest
 
 from kafkapy.errors import Errors, KafkaError
@@ -148,7 +150,7 @@ def test_of_the_settings_of_tls_only_stores_change_while_the_broker_runs() -> No
     names = [name for name in BROKER_KEYS if name.startswith("ssl.")]
     for_one_listener = {name: problem(f"listener.name.x.{name}", "1", per_broker=True) for name in names}
     fixed = {name for name, why in for_one_listener.items() if why == "cannot be changed while the broker runs"}
-    assert {name for name in names if name not in fixed} == _PER_LISTENER  # what docs/configuration.md says
+    assert {name for name in names if name not in fixed} == _PER_LISTENER  # as documented in docs/configuration.md
     assert all(problem(name, "1", per_broker=True) for name in names)
 
 

@@ -1,3 +1,5 @@
+"""DescribeConfigs shows values, sources and synonyms of topic and broker settings as Kafka does."""
+
 from kafkapy.log.config import TOPIC_KEYS
 from kafkapy.runtime.config_def import ConfigType
 from kafkapy.server.config.broker_config import BrokerConfig

@@ -1,3 +1,5 @@
+"""docs/configuration.md is generated from the tables of settings, and has every setting that is not internal."""
+
 from pathlib import Path
 
 from kafkapy.log.config import TOPIC_KEYS

@@ -1,4 +1,4 @@
-"""Whether a setting is listed as having an effect agrees with the sources: a setting that they read has one."""
+"""The settings that are listed as having an effect are those that the sources read."""
 
 import ast
 import re
@@ -11,7 +11,7 @@ from kafkapy.server.config.keys import BROKER_KEYS
 ROOT = Path(kafkapy.__file__).parent
 BROKER = ("coordinator", "controller", "log", "metadata", "network", "replica", "runtime", "server")
 TABLES = ROOT / "server/config/keys"
-# These only check values.
+# These modules only check values.
 CHECKS = {ROOT / "server/config/rules.py", ROOT / "server/config/security.py"}
 
 

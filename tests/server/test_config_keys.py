@@ -1,3 +1,5 @@
+"""The table of broker settings has the names, types, defaults, rules and update modes of Kafka 3.9.1."""
+
 from pathlib import Path
 
 import pytest
@@ -13,9 +15,9 @@ from kafkapy.server.config.keys import (
 )
 
 FACTS = Path(__file__).parents[1] / "data" / "configs" / "kafka-3.9.1.tsv"
-# Kafka does not define these: it hands them to the authorizer.
+# Kafka does not define these settings but passes them to the authorizer.
 AUTHORIZERS = {"super.users", "allow.everyone.if.no.acl.found"}
-NARROWER = {"replica.selector.class"}  # Kafka accepts every class; here two of Kafka's are known
+NARROWER = {"replica.selector.class"}  # Kafka accepts every class, kafkapy two of Kafka's
 KAFKA = {row[1]: row[2:] for row in (line.split("\t") for line in FACTS.read_text().splitlines()) if row[0] == "broker"}
 
 

@@ -1,3 +1,5 @@
+"""Listeners, protocol maps and limits by address are parsed, and refused with the rule that they break."""
+
 import pytest
 
 from kafkapy.runtime.config_def import ConfigError

@@ -1,3 +1,5 @@
+"""Properties files are read as Java reads them."""
+
 from pathlib import Path
 
 import pytest

@@ -1,4 +1,4 @@
-"""The settings of SASL listeners: how they are looked up, what is refused at the start, and what is warned about."""
+"""The settings of SASL listeners: how they are looked up, and which are refused or warned about at the start."""
 
 import logging
 import threading
@@ -167,7 +167,7 @@ def test_a_request_names_no_class_for_a_listener_with_a_dot_in_its_name() -> Non
 
 
 class Checker:
-    """A class of an operator that checks passwords."""
+    """A hook of an operator that checks passwords."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self.suffix = options["suffix"]
@@ -179,7 +179,7 @@ class Checker:
 
 
 class Tokens:
-    """A class of an operator that checks tokens."""
+    """A hook of an operator that checks OAUTHBEARER tokens."""
 
     def __init__(self, options: dict[str, str]) -> None:
         pass
@@ -192,7 +192,7 @@ class Tokens:
 
 
 class Builder:
-    """A class of an operator that makes principals."""
+    """A hook of an operator that makes principals."""
 
     def build(self, context: Any) -> str:
         assert (context.listener, context.protocol, context.mechanism) == ("CLIENT", "SASL_PLAINTEXT", "PLAIN")
@@ -404,7 +404,7 @@ def test_the_users_of_plain_may_be_a_stored_setting_only(tmp_path: Path) -> None
 
 
 def test_the_last_users_of_plain_are_not_taken_away(tmp_path: Path) -> None:
-    """A listener with PLAIN and no users cannot be used: the old users would still log in."""
+    """A listener cannot have PLAIN without users, so the change would fail and the old users could still log in."""
     from tests.harness.wire import Wire
     from tests.server.test_sasl_logins import begin
 
@@ -438,7 +438,7 @@ def test_the_last_users_of_plain_are_not_taken_away(tmp_path: Path) -> None:
     ids=["its JAAS line", "its mechanism"],
 )
 def test_the_login_between_brokers_is_not_taken_away(change: list[tuple[str, int, str | None]]) -> None:
-    """This broker could not reach the others any more."""
+    """Without its login, this broker could not connect to the others."""
     file = {**SASL, "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512", "password.encoder.secret": "s"}
     login = {f"{PREFIX}.scram-sha-256.sasl.jaas.config": f'{SCRAM_MODULE} required username="u" password="xyzzy";'}
     alone = BrokerConfig(file, {}, login)

@@ -1,9 +1,8 @@
-"""A broker refuses to start with security settings that it does not support, since it would be open to everybody."""
+"""A broker does not start with security settings that it does not support, since it would be open to everybody."""
 
 import pytest
 
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.metadata.tree import wait
 from kafkapy.runtime.config_def import ConfigError
 from kafkapy.server.config.alter import DELETE, broker_operations, check_broker
 from kafkapy.server.config.broker_config import BrokerConfig
@@ -25,6 +24,7 @@ NO_POLICY = "makes every topic and every change that a client asks for"
     ("name", "value", "meaning"),
     [
         ("authorizer.zookeeper.url", "zk:2181/acls", "from the broker's own ZooKeeper only"),
+        ("config.providers", "file", "would itself be the password"),
         ("sasl.kerberos.service.name", "kafka", NO_KERBEROS),
         ("sasl.of.a.newer.kafka", "1", UNKNOWN_SASL),
         ("listener.name.external.plain.sasl.of.a.newer.kafka", "1", UNKNOWN_SASL),
@@ -159,7 +159,7 @@ def test_a_security_setting_is_refused_while_the_broker_runs(name: str, value: s
 
 def test_a_stored_security_setting_refuses_the_start(tmp_path) -> None:
     server = start_broker(tmp_path, broker_id=0)
-    wait(server.services.configs.set_broker, 0, {"sasl.kerberos.kinit.cmd": "/kinit", "message.max.bytes": "5"})
+    server.services.configs.alter_broker(0, lambda _: {"sasl.kerberos.kinit.cmd": "/kinit", "message.max.bytes": "5"})
     server.stop()
     with pytest.raises(ConfigError) as refused:
         start_broker(tmp_path, broker_id=0)
@@ -184,7 +184,7 @@ def test_a_stored_security_setting_refuses_the_start(tmp_path) -> None:
     [
         ("sasl.kerberos.service.name", True),
         ("listener.name.in.sasl.kerberos.service.name", True),
-        ("listener.name.external.sasl.kerberos.service.name", False),  # a listener of another broker
+        ("listener.name.external.sasl.kerberos.service.name", False),  # this broker has no such listener
     ],
 )
 def test_a_setting_stored_for_another_listener_does_not_refuse_the_start(name: str, is_refused: bool) -> None:
@@ -200,7 +200,9 @@ def test_a_setting_stored_for_another_listener_does_not_refuse_the_start(name: s
 def test_a_security_setting_written_while_the_broker_runs_is_logged_as_an_error(tmp_path, caplog) -> None:
     server = start_broker(tmp_path, broker_id=0)
     try:
-        wait(server.services.configs.set_broker, 0, {"sasl.kerberos.kinit.cmd": "/kinit", "message.max.bytes": "5"})
+        server.services.configs.alter_broker(
+            0, lambda _: {"sasl.kerberos.kinit.cmd": "/kinit", "message.max.bytes": "5"}
+        )
         server.services.dynamic_config.reload()
         assert server.services.config.message_max_bytes == 5
         lines = [one.message for one in caplog.records if one.levelname == "ERROR"]

@@ -1,4 +1,4 @@
-"""What a broker does for its clients while another broker is the controller."""
+"""Requests of clients to a broker while another broker is the controller."""
 
 import json
 

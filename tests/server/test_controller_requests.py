@@ -1,4 +1,4 @@
-"""A controller on another broker sends LeaderAndIsr and StopReplica; the test is that controller."""
+"""A broker obeys LeaderAndIsr and StopReplica of a controller on another broker. The test is that controller."""
 
 import errno
 
@@ -120,8 +120,8 @@ def test_requests_of_a_former_controller_are_refused_as_a_whole(controller):
 
 
 def test_a_former_controller_whose_session_expired_is_not_obeyed(controller):
-    """KAFKA-3083: it does not know of its successor, of which this broker has learnt by UpdateMetadata only, and goes
-    on sending requests with later leader epochs."""
+    """KAFKA-3083: the former controller does not know of its successor, and continues to send requests with later
+    leader epochs. This broker knows the successor only from UpdateMetadata."""
     controller.send_roles(epoch=5, leader_epoch=2)
     with Wire(controller.server.bootstrap_servers) as former:
         successor, controller.wire = controller.wire, former
@@ -144,7 +144,7 @@ def test_a_former_controller_whose_session_expired_is_not_obeyed(controller):
 
 
 def test_a_request_that_comes_late_on_a_connection_that_the_controller_has_replaced_changes_nothing(controller):
-    """The controller has sent the request again on a new connection, and others after it."""
+    """The controller has sent this request again on a new connection, and later requests after it."""
     first = controller.wire
     with Wire(controller.server.bootstrap_servers) as controller.wire:
         assert controller.send_roles(leader_epoch=2)[0] == Errors.NONE
@@ -175,7 +175,7 @@ class FullDisk(Files):
 def test_a_role_that_a_full_disk_prevents_is_answered_with_an_error_only_if_another_broker_can_lead(
     tmp_path, leader, isr, code
 ):
-    """With an error, the controller takes the replica for offline. The role is taken later in any case."""
+    """After an error, the controller takes the replica for offline. The broker takes the role later in any case."""
     disk = FullDisk()
     controller = Controller(tmp_path, disk)
     try:
@@ -226,7 +226,7 @@ def test_the_broker_serves_clients_while_it_takes_hundreds_of_roles(controller):
 
 
 def test_large_requests_of_the_controller_are_handled_without_a_garbage_collection(controller, monkeypatch):
-    """It would stop all threads, and find nothing."""
+    """A garbage collection would stop all threads, and find nothing to free."""
     pauses = []
 
     class Paused:
@@ -246,4 +246,4 @@ def test_large_requests_of_the_controller_are_handled_without_a_garbage_collecti
     monkeypatch.setattr(controller.server.services.roles, "apply", noted)
     code, codes = controller.send_roles(partitions=range(400))
     assert (code, set(codes.values()), len(codes)) == (Errors.NONE, {Errors.NONE}, 400)
-    eventually(lambda: pauses == ["begin", "roles", "end"])  # the end may come after the response
+    eventually(lambda: pauses == ["begin", "roles", "end"])  # the pause may end after the response

@@ -86,7 +86,7 @@ def test_a_coordinator_that_cannot_begin_for_a_moment_begins_later(
         with Wire(server.bootstrap_servers) as wire:
             find(wire, "g")
             eventually(lambda: find(wire, "g").error_code == Errors.NONE and active(server, GROUPS) == 1)
-        assert "the coordinator of __consumer_offsets-0 cannot begin, and is tried again" in caplog.text
+        assert "the coordinator of __consumer_offsets-0 cannot start yet; trying again" in caplog.text
     finally:
         server.stop()
 
@@ -123,7 +123,7 @@ def test_other_types_of_coordinators_are_refused_as_in_kafka(
 def test_the_internal_topics_are_created_with_the_settings_of_kafka(tmp_path: Path) -> None:
     server = start_broker(tmp_path)
     wires = [Wire(server.bootstrap_servers) for _ in range(8)]
-    for wire in wires:  # all at once: the first request creates the topic, the others wait
+    for wire in wires:  # the first request creates the topic, the others wait
         wire.send(FIND_COORDINATOR, 3, FIND_COORDINATOR.Request(key="g", key_type=GROUP))
     for wire in wires:
         assert wire.receive(FIND_COORDINATOR, 3)[1].error_code == Errors.NONE
@@ -293,7 +293,7 @@ def test_added_partitions_of_internal_topics_are_used_from_the_next_start_on(tmp
 
 
 def test_a_stop_answers_waiting_group_members(tmp_path: Path) -> None:
-    server = start_broker(tmp_path)  # the first members of a group wait 3 s for more
+    server = start_broker(tmp_path)  # the first member of a group waits 3 s for others
     wire = Wire(server.bootstrap_servers)
     find(wire, "key")
     make = JOIN_GROUP.Request

@@ -1,4 +1,4 @@
-"""Which denials have a line in the audit log, and which are only counted."""
+"""Which denials get a line in the audit log, and which are only counted."""
 
 from __future__ import annotations
 

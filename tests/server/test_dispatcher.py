@@ -1,5 +1,5 @@
-"""The dispatcher decodes each frame of a turn once, joins requests if the API allows it, and stops at a request that
-waits."""
+"""The dispatcher decodes each frame of a turn once, joins requests where the API allows it, and stops at a request
+that waits."""
 
 from collections import Counter
 
@@ -32,7 +32,7 @@ def lab(tmp_path):
 
 @pytest.fixture
 def decoded(monkeypatch):
-    """Return the number of decoded frames of each API."""
+    """Return a counter of the decoded frames, by API."""
     counts = Counter()
 
     def decode(connection, served, frame, others):
@@ -46,7 +46,7 @@ def decoded(monkeypatch):
 
 @pytest.fixture
 def handled(monkeypatch):
-    """Return the calls of the handlers of joined APIs: (API, number of requests of each connection)."""
+    """Return a list that gets the calls of handlers that join requests: (API, number of requests by connection)."""
     seen = []
 
     def watch(served, plain):
@@ -92,7 +92,7 @@ def answered(lab, requests):
 @pytest.mark.parametrize("waits", [False, True], ids=["at once", "appends wait"])
 def test_a_frame_is_decoded_once_and_the_answers_keep_their_order(lab, monkeypatch, decoded, requests, waits):
     if waits:
-        busy(monkeypatch, "append")  # so that each run is answered later, in the middle of the turn
+        busy(monkeypatch, "append")  # so that each Produce is answered later, in the middle of the turn
     decoded.clear()
     send(lab, requests)
     answered(lab, requests)

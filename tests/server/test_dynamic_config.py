@@ -1,13 +1,17 @@
-"""Broker settings that change while it runs."""
+"""Settings that change while the broker runs."""
+
+import json
 
 import pytest
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.producers.producer_state import BatchNote, ProducerEntry
-from kafkapy.metadata.tree import wait
+from kafkapy.metadata import paths
+from kafkapy.metadata.configs import encode_settings
+from kafkapy.metadata.tree import Create, Set
 from kafkapy.network.settings import UNLIMITED
 from kafkapy.protocol.apis import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
-from kafkapy.server.config.alter import DELETE, SET, broker_operations
+from kafkapy.server.config.alter import DELETE, SET, broker_operations, topic_operations
 from kafkapy.server.config.broker_config import BrokerConfig
 from kafkapy.server.config.dynamic_keys import fitting
 from tests.harness.raw import Connection, values
@@ -95,7 +99,64 @@ def set_for_all(server, values):
 
 def store_for_topic(server, topic, overrides):
     """Store settings without a check, as a tool that writes into ZooKeeper does."""
-    wait(server.services.configs.set_topic, topic, overrides)
+    server.services.configs.alter_topic(topic, lambda _: overrides)
+
+
+def read_late(server, path, monkeypatch):
+    """Keep the present node at `path` in the memory of the broker's tree, as a tree in ZooKeeper does until a watch has
+    fired. Return a function that returns the stored settings."""
+    tree, find = server._tree, server._tree.find
+    kept = find(path)
+    monkeypatch.setattr(tree, "find", lambda wanted: kept if wanted == path else find(wanted))
+    monkeypatch.setattr(tree, "read_through", lambda wanted, done: done([find(one) for one in wanted], None))
+    return lambda: json.loads(find(path).data)["config"]
+
+
+def test_a_topic_s_setting_that_another_broker_has_just_changed_is_kept(tmp_path, monkeypatch):
+    server = with_a_lag(tmp_path)
+    try:
+        path = paths.config("topics", "zz")
+        stored = read_late(server, path, monkeypatch)
+        server._tree.commit([Set(path, encode_settings({"retention.ms": "77"}))])
+
+        def alter(name, value, validate_only=False):
+            server.services.topic_settings.alter(
+                "zz", lambda now: topic_operations(now, [(name, SET, value)]), validate_only=validate_only
+            )
+
+        alter("flush.ms", "66", validate_only=True)
+        assert stored() == {"retention.ms": "77"}
+        alter("segment.ms", "88")
+        assert stored() == {"retention.ms": "77", "segment.ms": "88"}
+        config = server.services.replicas.config_of("zz", 0)
+        assert (config.retention_ms, config.segment_ms) == (77, 88)
+        server.services.topic_settings.alter("zz", lambda _: {"flush.ms": "5"}, validate_only=False)  # AlterConfigs
+        assert stored() == {"flush.ms": "5"}
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize("per_broker", [True, False])
+def test_a_dynamic_setting_that_another_program_has_just_changed_is_kept(tmp_path, monkeypatch, per_broker):
+    server = start_broker(tmp_path, broker_id=0)
+    try:
+        path = paths.config("brokers", "0" if per_broker else "<default>")
+        stored = read_late(server, path, monkeypatch)
+        server._tree.commit([Create(path, encode_settings({"message.max.bytes": "5000"}))])
+
+        def alter(name, value, validate_only=False):
+            server.services.dynamic_config.alter(
+                lambda now: broker_operations(now, [(name, SET, value)]),
+                per_broker=per_broker,
+                validate_only=validate_only,
+            )
+
+        alter("log.flush.interval.ms", "66", validate_only=True)
+        assert stored() == {"message.max.bytes": "5000"}
+        alter("log.retention.ms", "88")
+        assert stored() == {"message.max.bytes": "5000", "log.retention.ms": "88"}
+    finally:
+        server.stop()
 
 
 def test_a_rule_between_settings_does_not_refuse_a_topic_that_exists(tmp_path):
@@ -206,9 +267,9 @@ def test_a_stored_setting_that_is_ignored_does_not_keep_others_from_being_change
     configs = server.services.configs
     stored = {"log.retention.ms": "x", "listener.name.in.ssl.keystore.password": "ciphertext", "message.max.bytes": "5"}
     if per_broker:
-        wait(configs.set_broker, 0, stored)
+        configs.alter_broker(0, lambda _: stored)
     else:
-        wait(configs.set_broker_default, stored)
+        configs.alter_broker_default(lambda _: stored)
     server.stop()
     server = start_broker(tmp_path, broker_id=0)
     services = server.services
@@ -256,7 +317,7 @@ def test_a_stored_setting_that_clashes_is_ignored_alone(tmp_path, caplog):
         assert server.services.config.message_max_bytes == 6000
         with pytest.raises(KafkaError, match=r"compaction\.lag\.ms"):
             alter(("log.cleaner.max.compaction.lag.ms", SET, "60"))
-        # the other setting is changed, so that the stored one is valid and applies
+        # with this change the stored setting is valid again, and applies
         stored["log.cleaner.min.compaction.lag.ms"] = "10"
         assert alter(("log.cleaner.min.compaction.lag.ms", SET, "10")) == stored
         assert server.services.config.log_config.max_compaction_lag_ms == 50

@@ -152,7 +152,7 @@ def test_list_offsets(wire, topic, version, timestamp, offset):
     request = make(replica_id=-1, topics=[make.Topics(name=topic[0], partitions=[part])])
     answer = wire.call(LIST_OFFSETS, version, request).topics[0].partitions[0]
     assert answer.error_code == Errors.NONE
-    if version == 0:  # one segment that was written now, and the end of the log
+    if version == 0:  # has only the base offset of the one segment, and the log end offset
         assert answer.old_style_offsets == {-2: [0], -1: [3]}.get(timestamp, [])
     else:
         assert answer.offset == offset

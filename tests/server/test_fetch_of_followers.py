@@ -1,4 +1,4 @@
-"""Fetches of followers over the wire: what a leader sends them, and what it learns from them."""
+"""Fetches of followers over the wire: what the leader sends, and what it learns about the follower."""
 
 import itertools
 
@@ -31,7 +31,7 @@ NUMBERS = itertools.count()
 
 @pytest.fixture(autouse=True)
 def undisturbed(monkeypatch):
-    """No waiting fetch is answered because of partitions that the broker has begun to lead: see test_new_followers."""
+    """Keep waiting fetches from being answered when the broker begins to lead partitions (see test_new_followers)."""
     monkeypatch.setattr(NewFollowers, "became_leader", lambda self, partition: None)
 
 
@@ -100,7 +100,7 @@ def test_a_waiting_fetch_of_a_follower_ends_with_an_append_and_not_with_a_high_w
 
 
 def test_a_fetch_that_waits_says_what_the_follower_had_when_it_came(broker, wire, follower, topic, partition):
-    """Not what the leader has when the fetch ends: the records are only on their way then."""
+    """The leader must not take the offset at the end of the fetch: those records are only on their way then."""
     purgatory = broker.services.replicas.fetch_purgatory
     follower.send(FETCH, FETCH_VERSION, fetch_request(topic, 0, replica=OTHER, wait=60_000))
     eventually(lambda: purgatory.delayed == 1)
@@ -153,7 +153,7 @@ def test_a_diverging_partition_does_not_hold_the_others_up(broker, wire, followe
     assert len(diverging.records) == 0
     assert len(normal.records) == broker.services.replicas.get(topic, 1).log.size
     known = [broker.services.replicas.get(topic, index).in_sync.followers[OTHER] for index in range(2)]
-    assert [one.end_offset for one in known] == [-1, 0]  # a follower that diverges has not said what it has
+    assert [one.end_offset for one in known] == [-1, 0]  # nothing is known of a diverging follower
 
 
 def open_session(follower, topic, offset, replica=OTHER):
@@ -163,7 +163,7 @@ def open_session(follower, topic, offset, replica=OTHER):
 
 
 def in_session(topic=None, offset=0, *, session, epoch, wait=0, replica=OTHER):
-    """Return an incremental fetch that names the topic, or that names nothing."""
+    """Return an incremental fetch that names the topic or, without one, names nothing."""
     asked = fetch_request(topic or "", offset, replica=replica, session=(session, epoch), wait=wait)
     if topic is None:
         asked.topics = []
@@ -214,7 +214,7 @@ def test_a_consumers_session_is_not_woken_by_records_that_are_not_replicated(bro
 
 
 def test_a_follower_with_nothing_to_fetch_is_known_to_be_caught_up(tmp_path):
-    """Its incremental fetches name no partition, and the leader must still know that it follows each of them."""
+    """The follower's incremental fetches name no partitions, and still count for all partitions of the session."""
     server = start_broker(tmp_path, broker_id=ME, replica_lag_time_max_ms=2000)
     with Wire(server.bootstrap_servers) as follower:
         topic = make_topic(follower, "quiet")
@@ -233,7 +233,7 @@ def test_a_follower_with_nothing_to_fetch_is_known_to_be_caught_up(tmp_path):
 
 
 def test_a_client_that_may_not_follow_opens_no_session(tmp_path):
-    """The sessions of followers replace those of consumers."""
+    """A follower's session may replace sessions of consumers, so a client must not get one by claiming to follow."""
     server = start_broker(tmp_path, authorizer_class_name="kafka.security.authorizer.AclAuthorizer")
     try:
         with Wire(server.bootstrap_servers) as wire:
@@ -264,7 +264,7 @@ def test_a_throttled_follower_gets_no_records_while_the_limit_is_exceeded(broker
     try:
         assert (
             len(follow(follower, topic, replica=THIRD).records) == partition.log.size
-        )  # the first is within the limit
+        )  # this first fetch is within the limit
         assert throttle.is_exceeded()
         assert len(follow(follower, topic, replica=OTHER).records) == partition.log.size  # in sync: never throttled
         read = follow(follower, topic, replica=THIRD)
@@ -273,7 +273,7 @@ def test_a_throttled_follower_gets_no_records_while_the_limit_is_exceeded(broker
         follower.send(FETCH, FETCH_VERSION, in_session(session=session, epoch=1, wait=60_000, replica=THIRD))
         eventually(lambda: purgatory.delayed == 1)
         produce(wire, topic, batch(b"two"))
-        assert purgatory.delayed == 1  # an empty response would be answered by the next fetch at once
+        assert purgatory.delayed == 1  # after an empty response the follower would fetch again at once
         throttle.limit = 1 << 40
         produce(wire, topic, batch(b"three"))
         (read,) = partitions_of(follower.receive(FETCH, FETCH_VERSION)[1])

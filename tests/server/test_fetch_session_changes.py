@@ -43,7 +43,7 @@ class Everything:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    # Without retention in the background, so that nothing changes between a fetch in a session and its comparison.
+    # Retention in the background could change a partition between a fetch in a session and its comparison.
     started = start_broker(tmp_path_factory.mktemp("sessions"), num_network_threads=2, log_retention_ms=-1)
     yield started
     started.stop()
@@ -57,7 +57,7 @@ def scene(server):
 
 
 class Scene:
-    """Topics, and the changes of their partitions."""
+    """Two topics of a broker, and methods that change their partitions."""
 
     def __init__(self, server):
         self.server = server
@@ -142,7 +142,8 @@ class Scene:
 
 
 class Consumer:
-    """A fetch session, and its partitions in the order of their turns: (offset, most bytes, leader epoch) of each."""
+    """A consumer with a fetch session. `wanted` has (offset, most bytes, leader epoch) of each partition, in the order
+    in which the broker should read them."""
 
     def __init__(self, scene, version=VERSION):
         self.scene = scene
@@ -197,7 +198,7 @@ class Consumer:
         self.forgotten.clear()
 
     def take(self):
-        """Return the received response, by partition."""
+        """Receive the response, and return it by partition."""
         _, answer = self.wire.receive(FETCH, self.version)
         assert answer.error_code == Errors.NONE
         self.id, self.epoch = answer.session_id, self.epoch + 1
@@ -208,7 +209,7 @@ class Consumer:
         return self.take()
 
     def settle(self):
-        """Fetch until there are no more changes."""
+        """Fetch until a response is empty."""
         while self.fetch():
             pass
 
@@ -262,7 +263,7 @@ ISOLATION = st.sampled_from([READ_UNCOMMITTED, READ_COMMITTED])
 
 
 class Sessions(RuleBasedStateMachine):
-    """After any actions, each fetch in the session returns what a read of every partition would return."""
+    """Random changes and fetches: each fetch in the session returns what a read of every partition would return."""
 
     server = None
 
@@ -314,7 +315,7 @@ class Sessions(RuleBasedStateMachine):
 
     @rule(drawn=KEY)
     def truncate(self, drawn):
-        if not self.transactional(drawn):  # a producer's sequence would go back
+        if not self.transactional(drawn):  # else the producer's next sequence number would be wrong
             self.scene.truncate(self.key(drawn))
 
     def transactional(self, drawn):
@@ -338,7 +339,7 @@ class Sessions(RuleBasedStateMachine):
 
     @rule(drawn=KEY, offset=st.integers(0, 12), most=st.sampled_from([100, ALL]), epoch=st.integers(-1, 1))
     def go_to(self, drawn, offset, most, epoch):
-        if self.key(drawn) not in self.consumer.forgotten:  # a request that names it twice forgets it
+        if self.key(drawn) not in self.consumer.forgotten:  # else the request would both forget and name it
             self.consumer.want(self.key(drawn), offset, most, epoch)
 
     @rule(drawn=KEY)
@@ -351,7 +352,7 @@ class Sessions(RuleBasedStateMachine):
 
     @rule(isolation=st.none() | ISOLATION)
     def catch_up(self, isolation):
-        """Fetch everything, so that later responses can only have changes."""
+        """Fetch until the consumer has seen everything, so that later responses have only changes."""
         self.isolation = self.isolation if isolation is None else isolation
         for _ in range(3):
             self.compare(ALL)
@@ -394,7 +395,7 @@ def test_a_session_returns_the_same_changes_as_a_read_of_every_partition(server)
 
 
 def waits(scene):
-    """Return when the fetch waits in the purgatory."""
+    """Wait until a fetch is in the purgatory."""
     while scene.services.replicas.fetch_purgatory.delayed == 0:
         pass
 
@@ -522,7 +523,7 @@ def test_no_partition_knows_a_session_that_ended_or_forgot_it(scene, consumer):
 
 
 def test_nothing_is_missed_while_both_network_threads_are_at_work(scene):
-    """Two consumers and two producers have a thread each; a lost wake-up would be an empty response or a time-out."""
+    """After a lost wake-up, a consumer would get an empty response or a time-out."""
     rounds, failures = 200, []
 
     def consume(consumer):

@@ -190,10 +190,18 @@ def test_a_full_cache_gives_no_session_until_one_is_stale():
 def test_a_small_session_older_than_the_eviction_time_makes_room_for_a_larger_one():
     cache = FetchSessionCache(1, eviction_seconds=120)
     small = open_session(cache, [part()])
-    fetch(cache, small, 1, now=100)  # used, so not stale at 150, but older than the eviction time
+    fetch(cache, small, 1, now=100)  # recently used at 150, but older than the eviction time
     larger = fetch(cache, 0, 0, [part(index=0), part(index=1)], now=150).respond([read(), read()], 150.0)[1]
     assert larger != 0
     assert fetch(cache, small, 2).error_code == Errors.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_a_session_in_use_is_not_replaced_by_one_of_the_same_size():
+    cache = FetchSessionCache(1, eviction_seconds=120)
+    used = open_session(cache, [part()])
+    fetch(cache, used, 1, now=100)
+    assert fetch(cache, 0, 0, [part()], now=150).respond([read()], 150.0)[1] == NO_SESSION
+    assert fetch(cache, used, 2).error_code == Errors.NONE
 
 
 def test_answers_and_requests_of_one_session_from_many_threads_never_clash():
@@ -234,7 +242,7 @@ def test_all_sessions_together_hold_no_more_partitions_than_they_may():
 
 
 def follow(cache, count, now):
-    """Open the session of a follower with `count` partitions, and return its id, NO_SESSION if there is no room."""
+    """Open a follower's session with `count` partitions, and return its id, or NO_SESSION if there is no room."""
     parts = [part(index=index) for index in range(count)]
     context = fetch(cache, 0, 0, parts, now=now, is_follower=True)
     return context.respond([read() for _ in parts], now)[1]
@@ -259,13 +267,13 @@ def test_a_followers_session_gives_way_to_a_consumers_only_if_it_is_unused():
     assert fetch(cache, 0, 0, [part()], now=221.0).respond([read()], 221.0)[1] != NO_SESSION
 
 
-def test_a_followers_session_replaces_an_old_one_of_another_follower_only_if_that_is_not_larger():
+def test_a_followers_session_replaces_an_old_one_of_another_follower_only_if_that_is_smaller():
     cache = FetchSessionCache(1, eviction_seconds=120)
     other = follow(cache, 2, now=0.0)
-    assert follow(cache, 2, now=100.0) == NO_SESSION
+    assert follow(cache, 3, now=100.0) == NO_SESSION
     fetch(cache, other, 1, now=119.0)
-    assert follow(cache, 1, now=121.0) == NO_SESSION
-    assert follow(cache, 2, now=121.0) != NO_SESSION
+    assert follow(cache, 2, now=121.0) == NO_SESSION
+    assert follow(cache, 3, now=121.0) != NO_SESSION
 
 
 def open_as(cache, principal, partitions, now=0.0):
@@ -281,7 +289,7 @@ def test_one_principal_cannot_take_all_sessions():
     assert fetch(cache, taken[0], 1).error_code == Errors.FETCH_SESSION_ID_NOT_FOUND  # the least recently used
     assert fetch(cache, taken[1], 1).error_code == Errors.NONE
     others = [open_as(cache, "User:alice", [part()]) for _ in range(5)]
-    assert [one != NO_SESSION for one in others] == [True, True, False, False, False]  # 7 and 3
+    assert [one != NO_SESSION for one in others] == [True, True, False, False, False]  # greedy has 7 sessions, alice 3
     assert open_as(cache, "User:bob", [part()]) != NO_SESSION
     assert len(cache) == 10
 

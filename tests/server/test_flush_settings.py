@@ -1,4 +1,4 @@
-"""Records are flushed by count and by time, by the settings of broker and topic, which may change at any time.
+"""Records are flushed after a number of records or after a time, set for broker or topic and changed at any time.
 
 Source: Kafka's UnifiedLog.append (flush.messages) and LogManager.flushDirtyLogs (flush.ms).
 """
@@ -17,7 +17,7 @@ OFTEN = {"log_flush_scheduler_interval_ms": "20"}
 
 
 class Flushed:
-    """A broker with one topic."""
+    """A broker with the topic "t"."""
 
     def __init__(self, directory, **settings):
         self.server = start_broker(directory, **settings)
@@ -91,7 +91,7 @@ def test_flush_messages_of_a_topic_overrides_that_of_the_broker(broker):
     "broker", [{"log_flush_interval_ms": "50"}, OFTEN, {"log_flush_interval_ms": "0"}], indirect=True
 )
 def test_records_are_flushed_after_flush_ms_without_another_append(broker):
-    """log.flush.interval.ms or log.flush.scheduler.interval.ms is enough; log.initial.task.delay.ms delays neither."""
+    """log.flush.interval.ms or log.flush.scheduler.interval.ms is enough. log.initial.task.delay.ms delays neither."""
     broker.send(b"a")
     broker.wait_until_flushed()
     broker.send(b"b")

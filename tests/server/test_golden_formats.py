@@ -76,8 +76,8 @@ ALL = list(golden())
 
 @pytest.fixture(scope="module", params=["2.8", "3.9"])
 def wire(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wire]:
-    """Connect to a broker with all golden topics. From protocol version 3.0 on their format setting is 2, though their
-    files have older formats."""
+    """Connect to a broker with all golden topics. From inter-broker protocol 3.0 on, all topics have format setting 2,
+    though some of their files have older formats."""
     directory = tmp_path_factory.mktemp("golden")
     settings = {**SETTINGS, "inter_broker_protocol_version": request.param}
     server = start_broker(directory, **settings)
@@ -111,7 +111,7 @@ def wire(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def fetched(wire: Wire, one: Golden, version: int, max_bytes: int) -> list[Expected]:
-    """Return everything from the log start offset on, in as many fetches as needed."""
+    """Return all records of the partition, in as many fetches as needed."""
     make = FETCH.Request
     found: list[Expected] = []
     offset = 0
@@ -130,7 +130,7 @@ def fetched(wire: Wire, one: Golden, version: int, max_bytes: int) -> list[Expec
             for record in records_of(answer.records, header)
             if record.offset >= offset
         ]
-        if not new:  # a compacted log may end in a batch without records
+        if not new:  # a cleaned log may end in a batch without records
             assert one.cleaned
             return found
         found += new
@@ -165,7 +165,7 @@ def test_offsets_and_times_are_those_that_kafkas_consumer_saw(wire: Wire) -> Non
             continue
         assert offset_of(wire, one.topic, -2)[:2] == (Errors.NONE, one.view["beginningOffset"])
         assert offset_of(wire, one.topic, -1)[:2] == (Errors.NONE, one.view["read_uncommitted"]["endOffset"])
-        if one.cleaned:  # an empty segment answers by its file's time, which a copy does not keep
+        if one.cleaned:  # for an empty segment the file's time counts, which a copy does not keep
             continue
         for asked, offset, timestamp in one.view["offsetsForTimes"]:
             found = offset_of(wire, one.topic, asked)

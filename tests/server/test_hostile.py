@@ -66,7 +66,7 @@ def test_a_produce_of_very_many_sets_does_not_hold_up_the_network_thread(wire, m
         parts = [make.TopicData.PartitionData(index=0, records=data) for _ in range(count)]
         return make(acks=acks, timeout_ms=5000, topic_data=[make.TopicData(name=name, partition_data=parts)])
 
-    # Several requests of a turn are counted together, and answered in order.
+    # The partitions of all requests of a turn are counted together; the responses keep the order.
     names = [topic] if acks == 0 else [topic, "h-nowhere"]
     frames = [request_frame(PRODUCE, version, at, "many", of(name, 50)) for at, name in enumerate(names * 2)]
     wire.socket.sendall(b"".join(frames))
@@ -82,7 +82,7 @@ def test_a_produce_of_very_many_sets_does_not_hold_up_the_network_thread(wire, m
                 assert {part.error_code for part in parts} == {Errors.UNKNOWN_TOPIC_OR_PARTITION}
     assert produce(wire, topic, batch(b"behind")).base_offset == 100 * per
     assert any("conversion" in name for name in seen.threads)
-    # The network thread may handle the last request, which is small.
+    # Only the last request is small enough for the network thread.
     assert not any("network" in name for name in seen.threads[:-1])
 
 
@@ -115,7 +115,7 @@ def test_metadata_of_very_many_partitions_does_not_hold_up_the_network_thread(wi
 
 
 def test_a_turn_ends_when_its_answers_fill_the_memory_that_they_may(broker, wire, monkeypatch):
-    """A client that pipelines requests for all topics and reads nothing must not pile up sixty-four answers."""
+    """The responses to pipelined requests for all topics must not pile up while the client reads nothing."""
     make_topic(wire, "h-listed")
     asked = b"".join(request_frame(METADATA, 12, number, "w", METADATA.Request(topics=None)) for number in range(20))
     alone = SimpleNamespace(together=False)

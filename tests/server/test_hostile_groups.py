@@ -1,4 +1,4 @@
-"""Requests about groups and transactions that ask for too much or repeat themselves have a bounded cost."""
+"""Requests about groups and transactions that ask for too much, or for the same thing often, have a bounded cost."""
 
 import time
 

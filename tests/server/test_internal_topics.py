@@ -1,4 +1,4 @@
-"""How internal topics are created, with how many replicas, and what FindCoordinator waits for."""
+"""How internal topics are created, how many replicas they get, and what FindCoordinator waits for."""
 
 import logging
 from types import SimpleNamespace
@@ -19,7 +19,7 @@ ONE_PARTITION = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.p
 
 
 class Cluster:
-    """The controller, as a broker sees it. `tells` False: the metadata do not have a new topic at once."""
+    """The controller, as a broker sees it. With `tells=False`, a new topic gets into the metadata only by `tell`."""
 
     def __init__(self, brokers, settings, *, tells=True):
         self.cache = MetadataCache()
@@ -54,7 +54,7 @@ class Cluster:
     ("settings", "brokers", "groups", "transactions"),
     [
         ({}, 1, 1, 1),
-        (ZOOKEEPER, 0, 1, 1),  # no UpdateMetadata yet
+        (ZOOKEEPER, 0, 1, 1),  # before the first UpdateMetadata
         (ZOOKEEPER, 1, 1, 1),
         (ZOOKEEPER, 2, 2, 2),
         (ZOOKEEPER, 3, 3, 3),

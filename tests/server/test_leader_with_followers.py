@@ -1,4 +1,4 @@
-"""What clients get from a leader that has followers, and from a follower: offsets, deletions, racks, other leaders."""
+"""Responses of a leader with followers, and of a follower: offsets, deletions, preferred replicas, other leaders."""
 
 import itertools
 from urllib.request import urlopen
@@ -165,7 +165,7 @@ def test_a_deletion_of_records_waits_for_all_live_replicas(broker, wire, topic, 
     eventually(lambda: waiting.delayed == 1)
     assert partition.log.log_start_offset == 1
     follower_at(partition, OTHER, 2, start_offset=1)
-    assert waiting.delayed == 1  # the third broker is alive, and not in sync
+    assert waiting.delayed == 1  # the third broker is alive, though not in sync
     partition = lead_with(broker, topic, [ME, OTHER, THIRD], [ME, OTHER])
     assert waiting.delayed == 1
     follower_at(partition, THIRD, 2, start_offset=2)
@@ -221,15 +221,15 @@ def test_a_leader_names_a_replica_in_the_rack_of_the_consumer(broker, wire, topi
     for value in (b"one", b"two"):
         produce(wire, topic, value)
     follower_at(partition, OTHER, 1)
-    read = fetched(wire, topic, 1, rack="there", wait=60_000)  # no wait: the consumer has to go elsewhere
+    read = fetched(wire, topic, 1, rack="there", wait=60_000)  # answered at once, without records
     assert (read.error_code, read.preferred_read_replica, len(read.records)) == (Errors.NONE, OTHER, 0)
     assert read.high_watermark == 1
     for rack in ("here", "nowhere", ""):
         read = fetched(wire, topic, rack=rack)
         assert (read.preferred_read_replica, len(read.records) > 0) == (-1, True)
-    assert fetched(wire, topic, 2, rack="there").preferred_read_replica == -1  # the follower does not have it yet
+    assert fetched(wire, topic, 2, rack="there").preferred_read_replica == -1  # the follower does not have offset 2 yet
     follower_at(partition, OTHER, 2, start_offset=1)
-    assert fetched(wire, topic, 0, rack="there").preferred_read_replica == -1  # and has deleted that
+    assert fetched(wire, topic, 0, rack="there").preferred_read_replica == -1  # and has deleted offset 0
     assert fetched(wire, topic, 1, rack="there", replica=OTHER).preferred_read_replica == -1
 
 
@@ -291,7 +291,7 @@ def test_clients_of_the_wrong_broker_are_told_the_leader(broker, wire, topic, pa
 def test_the_high_watermark_of_the_next_leader_acknowledges_nothing(
     broker, wire, topic, partition, monkeypatch, acks, code
 ):
-    """Another broker takes over between an append and its answer: the appended record is cut off and replaced."""
+    """Another leader is elected between an append and its response: the appended record is truncated and replaced."""
     append = Partition.append
 
     def append_and_lose(self, sets, done):

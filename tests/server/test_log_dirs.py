@@ -1,4 +1,4 @@
-"""Moves between log directories through the protocol: AlterReplicaLogDirs, DescribeLogDirs, the dynamic settings."""
+"""Moves between log directories over the wire: AlterReplicaLogDirs, DescribeLogDirs and the dynamic settings."""
 
 import threading
 
@@ -39,7 +39,7 @@ def wire(broker):
 
 
 def alter(wire, path, *partitions, version=2):
-    """Return the error codes by partition; `partitions` are (topic, index)."""
+    """Ask to move partitions, given as (topic, index), to a directory. Return the error codes by partition."""
     make = ALTER_REPLICA_LOG_DIRS.Request
     topics = [make.Dirs.Topics(name=topic, partitions=[index]) for topic, index in partitions]
     response = wire.call(ALTER_REPLICA_LOG_DIRS, version, make(dirs=[make.Dirs(path=str(path), topics=topics)]))
@@ -51,7 +51,7 @@ def alter(wire, path, *partitions, version=2):
 
 
 def describe(wire, topic):
-    """Return (directory's name, partition, whether it is a future log, lag) of the topic's logs."""
+    """Return (name of the directory, partition, is future log, lag) of the topic's logs."""
     response = wire.call(DESCRIBE_LOG_DIRS, 4, topics=None)
     return sorted(
         (result.log_dir.rpartition("/")[2], one.partition_index, one.is_future_key, one.offset_lag)
@@ -252,7 +252,7 @@ def test_a_principal_without_the_right_neither_moves_nor_describes(broker, wire,
 
 
 def test_a_producer_notices_nothing_of_moves(broker, wire, dirs):
-    """A producer sends while the partition moves to and fro, and a fetch session begins afterwards."""
+    """A producer sends while the partition moves several times. Afterwards all of its records can be fetched."""
     wire.create_topic("t", 1)
     written, stop, failures = [], threading.Event(), []
 

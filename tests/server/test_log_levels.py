@@ -14,7 +14,7 @@ LOGGER = 8
 
 @pytest.fixture(autouse=True)
 def tree():
-    """Create loggers of this test, below a parent with a known level; reset their levels afterwards."""
+    """Create loggers for this test below a parent with a known level, and reset their levels afterwards."""
     logging.getLogger("kafkapy").setLevel(logging.INFO)
     names = ("kafkapy.lab", "kafkapy.lab.one", "kafkapy.lab.one.deep", "kafkapy.lab.two")
     loggers = [logging.getLogger(name) for name in names]

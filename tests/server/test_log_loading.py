@@ -1,4 +1,4 @@
-"""The topics that a broker needs only while it loads its logs."""
+"""A broker keeps the topics that it needs to load its logs only until the logs are loaded."""
 
 from types import SimpleNamespace
 from unittest.mock import Mock

@@ -1,4 +1,4 @@
-"""When a broker beside others stands for election."""
+"""When a broker of a cluster stands for election as controller."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +16,7 @@ ME = 3
 
 
 class Election:
-    """Stands for election; the first `lost` times the node of the controller is deleted before a broker reads it."""
+    """Elections. In the first `lost` ones, the controller's node is deleted before a broker reads it."""
 
     def __init__(self, tree: LocalTree, cluster: ClusterRegistry, lost: int) -> None:
         self._tree = tree
@@ -42,7 +42,7 @@ def tree(tmp_path: Path) -> Iterator[LocalTree]:
 
 @pytest.mark.parametrize("lost", [0, 1])
 def test_a_broker_stands_for_election_whenever_there_is_no_controller(tree: LocalTree, lost: int) -> None:
-    """Also if the node of the new controller is gone before it was seen, which no watch reports."""
+    """No watch reports that the new controller's node is gone, if the broker has not seen the node."""
     cluster = ClusterRegistry(tree)
     membership = Membership(tree, cluster, ME, "here")
     election = Election(tree, cluster, lost)

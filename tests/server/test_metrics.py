@@ -1,11 +1,15 @@
 """The metrics page, as Prometheus reads it."""
 
+import re
+import socket
 import threading
 import urllib.request
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kafkapy.protocol.apis import ADD_PARTITIONS_TO_TXN, DELETE_RECORDS, DELETE_TOPICS, FETCH, LIST_OFFSETS
+from kafkapy.runtime.config_def import ConfigError
 from kafkapy.server.call import Soon
 from kafkapy.server.handlers import records
 from tests.harness.group_wire import GroupWire
@@ -51,6 +55,14 @@ def test_the_metrics_page_shows_requests_bytes_errors_logs_and_the_purgatory(tmp
     for stage, count in (("local", 3), ("delayed", 1), ("send", 3)):
         assert samples["kafkapy_request_seconds_count", (("api", "Fetch"), ("stage", stage))] == count
     assert samples["kafkapy_network_connections", (("listener", "PLAINTEXT"),)] == 1
+
+
+def test_an_address_for_metrics_that_is_taken_is_named_with_its_setting(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        reason = f"kafkapy.metrics.listen={listen}: cannot listen there: Address already in use"
+        with pytest.raises(ConfigError, match=f"^{re.escape(reason)}$"):
+            start_broker(tmp_path, kafkapy_metrics_listen=listen)
 
 
 def test_errors_of_every_api_are_counted_wherever_they_are_in_the_answer(tmp_path):

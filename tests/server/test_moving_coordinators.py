@@ -1,4 +1,4 @@
-"""Coordinators that move from one broker to another, and records that count when they are replicated."""
+"""Coordinators that move from one broker to another, and commits that count only when they are replicated."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,7 +55,7 @@ def test_a_commit_that_waits_when_the_coordinator_moves_is_refused(cluster: Clus
 
 
 def test_a_waiting_commit_keeps_waiting_in_the_next_epoch_of_the_same_leader(cluster: Cluster) -> None:
-    """The follower dies, and the controller takes it out of the ISR, which begins a new leader epoch."""
+    """When the follower dies, the controller takes it out of the ISR in a new leader epoch of the same leader."""
     first, second = cluster.members
     codes = first.commit(5)
     second.is_alive = False
@@ -97,7 +97,7 @@ def test_members_that_wait_for_others_look_for_the_coordinator_when_it_moves(clu
 
 
 def test_members_that_wait_for_an_assignment_look_for_the_coordinator_when_it_moves(cluster: Cluster) -> None:
-    """The assignment is in the log of the former coordinator, but not replicated."""
+    """The assignment is in the log of the former coordinator, but not replicated, and therefore lost."""
     first, second = cluster.members
     joined = first.groups.join()
     cluster.pass_time(0)
@@ -136,7 +136,7 @@ def test_a_shard_that_is_loading_is_loaded_again_in_a_new_epoch(cluster: Cluster
 
 
 def test_the_coordinators_log_that_is_loading_is_no_sign_of_a_coordinator_elsewhere(cluster: Cluster) -> None:
-    """A log that is being recovered may be led here soon, unless the metadata name another leader."""
+    """This broker may soon lead a log that it is recovering, unless the metadata name another leader."""
     _, second = cluster.members
     second.replicas.expect(GROUPS, [0])
     assert second.committed() == -Errors.NOT_COORDINATOR

@@ -1,4 +1,4 @@
-"""When waiting fetches of followers are answered, because there are partitions that they have to ask for."""
+"""Waiting fetches of followers are answered when the broker leads new partitions, so that they can name these."""
 
 from types import SimpleNamespace
 
@@ -16,7 +16,7 @@ LED, ALONE = SimpleNamespace(in_sync=object()), SimpleNamespace(in_sync=None)
 
 
 class Scene:
-    """A timer and a purgatory that only note what they are asked for."""
+    """`NewFollowers` with a timer and a purgatory that only record their calls."""
 
     def __init__(self):
         self.due, self.delays, self.answered = [], [], []
@@ -29,7 +29,7 @@ class Scene:
         self.due.append(work)
 
     def pass_time(self):
-        """Run what is scheduled now; return True if anything was."""
+        """Run all scheduled work. Return True if there was any."""
         due, self.due = self.due, []
         for work in due:
             work()
@@ -42,7 +42,7 @@ def test_only_followers_are_answered_several_times_after_the_last_partition():
         scene.followers.became_leader(LED)
     while scene.pass_time():
         pass
-    assert scene.answered == [FOLLOWER] * 2 * len(DELAYS_S)  # partitions were led after the rounds began
+    assert scene.answered == [FOLLOWER] * 2 * len(DELAYS_S)  # twice, as partitions were added after the first round
     assert tuple(scene.delays) == 2 * DELAYS_S
     scene.followers.became_leader(LED)
     while scene.pass_time():

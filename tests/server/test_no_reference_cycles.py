@@ -1,7 +1,7 @@
-"""Objects of requests are freed as soon as the requests are answered: no reference cycle keeps them.
+"""Objects of requests are freed when the requests are answered: no reference cycle keeps them.
 
-Only the garbage collector frees a reference cycle. It runs rarely in a broker (kafkapy.tools.start), and all threads
-wait for it: freeing the cycles of some thousand requests takes a tenth of a second.
+Only the garbage collector frees a reference cycle. The collector runs rarely in a broker (kafkapy.tools.start), and all
+threads wait for it: freeing the cycles of some thousand requests takes a tenth of a second.
 """
 
 import itertools
@@ -392,7 +392,7 @@ def join_of(group, member_id=""):
 
 
 class Two:
-    """The leader of a group, and other members that join and leave."""
+    """The leader of a consumer group, whose other members join and leave."""
 
     def __init__(self, lab):
         self.group, self.wire = lab.name(), lab.connect()
@@ -405,7 +405,7 @@ class Two:
         eventually(lambda: self.wire.call(apis.HEARTBEAT, 1, **fields).error_code == Errors.REBALANCE_IN_PROGRESS)
 
     def join(self):
-        """Let other members join. Return their ids."""
+        """Send the leader's join, which completes the rebalance. Return the ids of the other members."""
         self.answer = good(self.wire.call(apis.JOIN_GROUP, 2, **join_of(self.group, self.member)))
         return [one.member_id for one in self.answer.members if one.member_id != self.member]
 
@@ -429,7 +429,7 @@ class Two:
 
 @kind
 def members_that_rebalance(lab, monkeypatch):
-    """Two members each wait once for the other's join, and the follower for the leader's assignments."""
+    """Both members wait once for the other's join, and the follower also for the leader's assignments."""
     two, other = Two(lab), lab.connect()
 
     def step():

@@ -66,7 +66,7 @@ def test_a_commit_to_a_re_created_topic_survives_the_cleanup_of_the_deleted_one(
 def test_offsets_of_many_groups_are_deleted_with_few_appends(
     server: BrokerServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While the tombstones are written, no topic can be created or deleted."""
+    """Topics cannot be created or deleted while the tombstones are written, so there must be few appends."""
     wire = Wire(server.bootstrap_servers)
     topic = make_topic(wire, "many")
     groups = [f"{GROUP}-{number}" for number in range(30)]
@@ -122,11 +122,11 @@ def test_offsets_that_are_being_loaded_are_deleted_with_their_topic(
 
 
 def wait_until_loaded(server: BrokerServer) -> None:
-    """Wait for the load of the only shard: `when_loaded` calls at its end, or at once."""
+    """Wait until the only shard is loaded. `when_loaded` calls back at the end of the load, or at once."""
     loaded = threading.Event()
     shard = server.services.coordinators.group_shards.at(0)
     assert shard is not None
     shard.when_loaded(loaded.set)
     assert loaded.wait(30)
-    with shard._lock:  # the end of `begin`, after which clients are served
+    with shard._lock:  # clients are served when `begin` releases this lock
         pass

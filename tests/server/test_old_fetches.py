@@ -1,4 +1,4 @@
-"""Fetches of clients that know older message formats: the cost of the conversion, and its failures."""
+"""Fetches of clients that know only older message formats: the cost of the conversion, and its failures."""
 
 import os
 import struct
@@ -46,7 +46,7 @@ def topic(wire, request):
 
 
 def test_clients_that_do_not_read_hold_little_memory(broker, wire, topic):
-    """Each reply has 12 MB, for which more than that has to be converted."""
+    """Each response has 12 MB, and more than that has to be converted for it."""
     for at in range(120):
         assert produce(wire, topic, batch(0, os.urandom(PART // 2), os.urandom(PART // 2))).error_code == 0, at
     wire.call(FETCH, 3, old_fetch(topic))
@@ -57,7 +57,7 @@ def test_clients_that_do_not_read_hold_little_memory(broker, wire, topic):
     heads = [one._exactly(4) for one in stalled]
     assert all(struct.unpack(">i", head)[0] > 120 * PART for head in heads)
     assert wire.call(FETCH, 3, old_fetch("none")).responses[0].partitions[0].error_code != 0  # others are served
-    # For each connection the kernel's socket buffers hold some data, and this process one or two batches.
+    # Per connection, the socket buffers hold some data and this process one or two batches.
     assert rss() - before < 40 * 4 * PART
     for one in stalled[1:]:
         one.close()
@@ -79,7 +79,7 @@ def test_several_partitions_in_one_answer(wire, topic):
 
 
 def test_a_batch_that_cannot_be_converted_is_a_corrupt_message_when_it_is_asked_for(tmp_path, caplog):
-    """The client first gets the batches before it; otherwise it would never reach the damaged one."""
+    """The client first gets the batches before the damaged one; otherwise it could never read them."""
     server = start_broker(tmp_path)
     wire, other = Wire(server.bootstrap_servers), Wire(server.bootstrap_servers)
     topic = make_topic(wire, "broken")
@@ -89,7 +89,7 @@ def test_a_batch_that_cannot_be_converted_is_a_corrupt_message_when_it_is_asked_
         assert produce(wire, topic, batch(0, os.urandom(PART), codec=1)).error_code == 0
     log = tmp_path / "broken-0" / "00000000000000000000.log"
     entries = list(iter_entries(log.read_bytes()))
-    with log.open("r+b") as file:  # inside of the compressed records: headers and lengths stay right
+    with log.open("r+b") as file:  # damage the compressed records only, not the header
         file.seek(entries[5].position + size // 2)
         file.write(bytes(1000))
     answer = wire.call(FETCH, 2, old_fetch(topic)).responses[0].partitions[0]
@@ -106,7 +106,7 @@ def test_a_batch_that_cannot_be_converted_is_a_corrupt_message_when_it_is_asked_
 
 
 def test_a_partition_that_a_request_names_repeatedly_is_answered_once(wire, topic):
-    """As in Kafka. Otherwise the partition would be converted once for each name."""
+    """As in Kafka. Otherwise the partition would be converted each time that the request names it."""
     produce(wire, topic, batch(0, b"a", b"b"))
     produce(wire, topic, batch(0, b"c"))
     request = old_fetch(topic)
@@ -138,7 +138,7 @@ def test_conversions_take_turns_and_end_with_their_connection(tmp_path, monkeypa
     greedy.send(FETCH, 1, old_fetch(*names))
     while not converted:
         pass
-    wire.send(FETCH, 1, old_fetch(names[0]))  # waits for the conversion of the first partition only
+    wire.send(FETCH, 1, old_fetch(names[0]))  # waits only until one partition is converted
     greedy.close()
     while server._network.connections > 1:
         pass
@@ -175,8 +175,8 @@ def test_answers_to_requests_behind_one_another_come_in_order(wire, topic):
 
 
 def test_a_batch_larger_than_the_fetch_size_is_returned_cut_and_not_omitted(wire, topic):
-    """With an empty response, as Kafka sends it here, the client would repeat the fetch for ever; a cut message makes
-    the client raise its fetch size."""
+    """A cut message makes the client raise its fetch size. After an empty response, which Kafka would send, the client
+    would repeat the fetch for ever."""
     produce(wire, topic, batch(0, bytes(5000)))
     for version in (0, 1, 2):
         for limit in (12, 1000):

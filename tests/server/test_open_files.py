@@ -37,7 +37,7 @@ def open_below(directory):
 
 
 def wait_until_closed(directory, most):
-    """Wait until at most so many files are open: replies in progress keep their files open until they are sent."""
+    """Wait until at most so many files are open. A response keeps its files open until it is sent."""
     deadline = time.monotonic() + 30
     while (found := open_below(directory)) > most:
         assert time.monotonic() < deadline, f"{found} files are open, and should be {most} at most"
@@ -57,7 +57,7 @@ def write(server, partitions):
 
 
 def read(server, partitions):
-    """Check that every fetch returns the record that was written to its partition."""
+    """Fetch all records, and check that each is the one that was written to this partition."""
     wire = Wire(server.bootstrap_servers)
     for number in range(ROUNDS):
         for partition in partitions:

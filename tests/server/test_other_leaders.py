@@ -1,4 +1,4 @@
-"""Responses to clients when a controller moves partitions of this broker to another. The test is the controller."""
+"""Responses to clients when the controller moves leaderships to another broker. The test is the controller."""
 
 import pytest
 

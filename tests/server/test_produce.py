@@ -1,4 +1,4 @@
-"""Produce over the wire: gathering, acks, pooled appends, every refusal as a value in the response."""
+"""Produce over the wire: gathered requests, acks, appends on the pool, and an error code for every refusal."""
 
 import struct
 
@@ -129,7 +129,7 @@ def test_an_idempotent_retry_is_answered_with_its_first_offset_and_a_gap_is_refu
 
 
 def gather_with_acks(wire, topic, acks, timeout_ms=1000):
-    """Send a request for each of `acks` in one call, so that they are gathered."""
+    """Send one request for each of `acks`, all in one call, so that the broker gathers them."""
     frames = []
     for i, one in enumerate(acks):
         asked = request(topic, batch(b"%d" % i), acks=one)
@@ -187,7 +187,7 @@ def test_acks_all_is_answered_when_the_time_of_the_request_is_up(wire, broker):
 
 
 def test_a_large_request_that_waits_for_followers_gives_its_receive_buffer_back(wire, broker):
-    """This includes appends that waited for a flush, and kept the buffer until then."""
+    """An append that waits for a flush keeps the buffer only until the flush."""
     topic = make_topic(wire, "p-buffers")
     broker.services.topic_settings.alter(topic, lambda _: {"flush.messages": "1"}, validate_only=False)
     me = broker.services.broker_id
@@ -202,7 +202,7 @@ def test_a_large_request_that_waits_for_followers_gives_its_receive_buffer_back(
 
 
 def kept_buffers(server):
-    """Return the connections whose request still holds its receive buffer."""
+    """Return the number of connections whose request still holds its receive buffer."""
     processors = server._network._processors
     return sum(conn.kept is not None for processor in processors for conn in list(processor._connections.values()))
 
@@ -236,7 +236,7 @@ def failing_bytes_in(server, monkeypatch):
 
 
 def failing_answer(server, monkeypatch):
-    monkeypatch.setattr(produce_gather, "zip", broken, raising=False)  # by which results and answers are matched
+    monkeypatch.setattr(produce_gather, "zip", broken, raising=False)  # matches results with responses
 
 
 def failing_gather(server, monkeypatch):
@@ -259,7 +259,7 @@ def failing_dispatcher(server, monkeypatch):
     ],
 )
 def test_an_unforeseen_failure_leaves_a_pooled_append_its_records(tmp_path, monkeypatch, fail, answered, size):
-    """The append to one partition waits in the pool, and then the handling of the request fails."""
+    """The handling of a request fails while the append to one of its partitions waits in the pool."""
     server = start_broker(tmp_path, num_partitions="2", num_network_threads="1")
     wire, other = Wire(server.bootstrap_servers), Wire(server.bootstrap_servers)
     make_topic(wire, "p-half")
@@ -274,12 +274,12 @@ def test_an_unforeseen_failure_leaves_a_pooled_append_its_records(tmp_path, monk
             if not answered:
                 assert wire.closed()
             eventually(lambda: server.services.append_pool.depth > 0)
-            with held(server):  # the network thread has handled the request
+            with held(server):  # entered when the network thread has handled the request
                 pass
         for part in parts:
             part.records = batch(b"b" * size)
         topics[0].name = "p-none"
-        for _ in range(3):  # these would overwrite the waiting request if its buffer were not kept
+        for _ in range(3):  # these requests would overwrite the waiting one if its buffer were not kept
             other.call(PRODUCE, VERSION, make(acks=1, timeout_ms=5000, topic_data=topics))
     eventually(lambda: waits.log.log_end_offset == 1)
     if answered:
@@ -300,7 +300,7 @@ def test_an_answer_that_fails_on_the_pool_closes_the_connection(tmp_path, monkey
     with partition.log.lock:
         wire.send(PRODUCE, VERSION, request(topic, batch(b"kept")))
         eventually(lambda: server.services.append_pool.depth > 0)
-        monkeypatch.setattr(produce_gather, "zip", broken, raising=False)  # by which results and answers are matched
+        monkeypatch.setattr(produce_gather, "zip", broken, raising=False)  # matches results with responses
     assert wire.closed()
     assert partition.log.log_end_offset == 1
     wire.close()
@@ -308,7 +308,7 @@ def test_an_answer_that_fails_on_the_pool_closes_the_connection(tmp_path, monkey
 
 
 def test_pooled_appends_keep_order_and_append_each_request_once(tmp_path, monkeypatch):
-    """With a stall threshold of 0 every append except the first after a pause goes through the pool."""
+    """With a stall threshold of 0, every append goes through the pool, except the first after a pause."""
     monkeypatch.setattr(stall, "SECONDS_A_BYTE", 0.0)
     server = start_broker(tmp_path, kafkapy_stall_threshold_ms="0")
     wires = [Wire(server.bootstrap_servers) for _ in range(3)]
@@ -400,10 +400,10 @@ def test_a_batch_that_decompresses_beyond_the_limit_is_refused(tmp_path):
 def test_a_response_that_cannot_be_encoded_closes_the_connection_also_from_the_append_pool(wire, broker):
     topic = make_topic(wire, "p-unanswerable")
     asked = request(topic, batch(b"kept"))
-    asked.topic_data += request("n" * 32_767, batch(b"lost")).topic_data  # its error message is longer than that
+    asked.topic_data += request("n" * 32_767, batch(b"lost")).topic_data  # its error message is too long
     other = Wire(broker.bootstrap_servers)
     other.socket.settimeout(10)
-    with broker.services.replicas.get(topic, 0).log.lock:  # so the append waits in the pool
+    with broker.services.replicas.get(topic, 0).log.lock:  # so that the append waits in the pool
         other.send(PRODUCE, VERSION, asked)
         while broker.services.append_pool.depth == 0:
             pass

@@ -1,5 +1,5 @@
-"""Small produce requests of many connections need one append for each partition, and get the responses that they
-would get alone."""
+"""Small produce requests of many connections share one append for each partition, and get the same responses as if
+each had come alone."""
 
 import random
 import struct
@@ -29,7 +29,7 @@ def wires(server):
     connections = [Wire(server.bootstrap_servers) for _ in range(40)]
     make_topic(connections[0], "a")
     make_topic(connections[0], "b")
-    for wire in connections:  # the processor has them all
+    for wire in connections:  # so that the processor has accepted all connections
         produce(wire, "a", batch(b"there"))
     yield connections
     for wire in connections:
@@ -38,7 +38,7 @@ def wires(server):
 
 @pytest.fixture
 def gathers(monkeypatch):
-    """Return the numbers of connections in each gather."""
+    """Return a list that gets the number of connections of each gather."""
     return turns_of(PRODUCE, monkeypatch)
 
 
@@ -68,7 +68,7 @@ def test_one_append_for_all(server, wires, gathers, monkeypatch):
 
 
 def kinds(number):
-    """Return (request, its error, values it leaves in topic b) for each kind of request."""
+    """Return {kind of request: (request, its error code, the values that it appends to topic b)}."""
     good = batch(b"%d" % number)
     damaged = bytearray(good)
     damaged[-1] ^= 1

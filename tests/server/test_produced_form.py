@@ -1,4 +1,4 @@
-"""The record formats that a produce request may have in each version."""
+"""The record formats that each version of a produce request may have."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def test_a_message_that_is_too_small_is_not_nothing(size):
 
 
 def test_of_many_messages_only_the_first_is_looked_at():
-    """A request can hold millions of messages, and the network thread must not read them all."""
+    """A request can have millions of messages, too many to be read on the network thread."""
 
     class Endless(bytes):
         def __len__(self):

@@ -1,4 +1,4 @@
-"""Blocks of producer ids that another broker, the controller, gives."""
+"""Blocks of producer ids that a broker requests from the controller on another broker."""
 
 from types import SimpleNamespace
 
@@ -11,7 +11,7 @@ from kafkapy.server.producer_id_requests import ask_for_producer_ids
 
 
 class Controller:
-    """The link to a controller that answers with the fields of `answer`, or with the error."""
+    """The link to a controller that responds with the fields of `answer`, or with the error."""
 
     def __init__(self, **answer):
         self.answer = answer

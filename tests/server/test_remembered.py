@@ -1,4 +1,4 @@
-"""What clients can make a broker remember has bounds, whatever names they invent."""
+"""Clients that invent names cannot make a broker remember more than its limits."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def init(wire: Wire, transactional_id: str) -> int:
 
 
 def coordinator(wire: Wire, key_type: int) -> None:
-    """Return when the broker is the coordinator of all groups or transactional ids."""
+    """Wait until the broker is the coordinator of all groups (key type 0) or of all transactional ids (1)."""
     request = FIND_COORDINATOR.Request(key_type=key_type, coordinator_keys=["x"])
     eventually(lambda: wire.call(FIND_COORDINATOR, 4, request).coordinators[0].error_code == Errors.NONE)
 
@@ -88,7 +88,7 @@ def test_no_more_transactional_ids_than_the_setting_allows(tmp_path: Path) -> No
 
 
 def test_a_hundred_thousand_client_ids_leave_nothing_behind(tmp_path: Path) -> None:
-    """Client ids are free text: each request has one of its own."""
+    """A client id is free text, and may be another in each request."""
     server = start_broker(tmp_path)
     try:
         host, _, port = server.bootstrap_servers.partition(":")

@@ -19,7 +19,7 @@ NUMBERS = itertools.count()
 
 
 class Cluster:
-    """Two brokers, and the state of one partition of which both are replicas. `decide` carries out a change."""
+    """Two brokers, and the state of one partition of which both have a replica. The methods act as the controller."""
 
     def __init__(self, directory):
         self.servers = [
@@ -39,10 +39,10 @@ class Cluster:
         for server in self.servers:
             server.services.cache.set_brokers(0, live)
             server.services.replicas.isr_env.submit = self.change_isr
-            # Each broker is alone in its own metadata tree, and is the controller there.
+            # Each broker has a metadata tree of its own, which does not have the topic.
             server.services.replicas._is_deleted = lambda topic, topic_id: False
         self.wires = [Wire(server.bootstrap_servers) for server in self.servers]
-        self.answers = True  # the controller answers changes of the ISR
+        self.answers = True  # False if the controller does not answer changes of the ISR
 
     def create(self, leader=0, **settings):
         """Create a topic with one partition, and return its name."""
@@ -62,7 +62,7 @@ class Cluster:
         self.tell(told)
 
     def tell(self, brokers, is_new=False):
-        """Send the state of the partition to these brokers."""
+        """Give these brokers their roles and the metadata of the partition."""
         role = PartitionRole(
             self.topic,
             0,
@@ -80,7 +80,7 @@ class Cluster:
             services.roles.update_metadata(1, [role])
 
     def change_isr(self, change, done):
-        """Answer a leader's change of the ISR as a controller does."""
+        """Carry out or refuse a leader's change of the ISR as a controller does."""
         if not self.answers:
             return True
         if change.leader_epoch != self.leader_epoch:
@@ -93,7 +93,7 @@ class Cluster:
         return True
 
     def stop_following(self, number):
-        """Let the broker keep the partition, but not fetch it any more."""
+        """Make the broker keep its replica without fetching it."""
         stop = StopPartition(self.topic, 0, self.leader_epoch, delete=False)
         assert self.servers[number].services.roles.apply(1, [stop]) == {}
 
@@ -109,7 +109,7 @@ class Cluster:
         self.wires[self.leader].send(PRODUCE, 11, asked)
 
     def acknowledged(self):
-        """Return (error code, base offset) of the answer to the oldest `send`."""
+        """Return (error code, base offset) of the response to the oldest `send` without one."""
         answer = self.wires[self.leader].receive(PRODUCE, 11)[1].responses[0].partition_responses[0]
         return answer.error_code, answer.base_offset
 
@@ -127,7 +127,7 @@ class Cluster:
 
 
 def epochs_of(log):
-    """Return the leader epochs of the records. A leader also knows its own epoch while that has no records."""
+    """Return the leader epochs of the records, without the epoch of a leader that has not appended yet."""
     return [entry for entry in log.leader_epochs.entries if entry.start_offset < log.log_end_offset]
 
 

@@ -1,4 +1,4 @@
-"""The controller's requests to other brokers: large ones are encoded before a network thread sends them."""
+"""Large requests of the controller are encoded before a network thread sends them, once for all brokers."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -24,6 +24,11 @@ class NoPolicy:
     pass
 
 
+class Unready:
+    def __init__(self):
+        raise OSError("rules.json is missing")
+
+
 def test_the_configured_policy_decides(tmp_path):
     server = start_broker(tmp_path, kafkapy_retention_policy=f"{__name__}:Everything")
     wire = Wire(server.bootstrap_servers)
@@ -46,6 +51,7 @@ def test_the_configured_policy_decides(tmp_path):
         ("no.such.module:Policy", "No module named"),
         (f"{__name__}:Missing", "no attribute 'Missing'"),
         (f"{__name__}:NoPolicy", "has a method rules"),
+        (f"{__name__}:Unready", "OSError: rules.json is missing"),
     ],
 )
 def test_a_policy_that_cannot_be_used_is_named(name, rule):

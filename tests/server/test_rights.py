@@ -1,4 +1,4 @@
-"""What clients were found to be allowed is remembered for one generation of the rules, and does not grow for ever."""
+"""Rights that clients were found to have are remembered for one generation of the ACLs, in bounded memory."""
 
 from kafkapy.server.rights import RememberedRights
 
@@ -26,11 +26,11 @@ def test_too_many_names_make_all_forgotten() -> None:
     remembered.remember(one.reads, map(str, range(6)))
     remembered.remember(other.writes, map(str, range(4)))
     assert (len(one.reads), len(other.writes)) == (6, 4)
-    remembered.remember(other.writes, ["3"])  # known
+    remembered.remember(other.writes, ["3"])  # already remembered
     assert (len(one.reads), len(other.writes)) == (6, 4)
     remembered.remember(other.writes, ["4"])
     assert (one.reads, other.writes) == (set(), {"4"})
-    remembered.remember(one.reads, ["x" * 250])  # no topic has such a name
+    remembered.remember(one.reads, ["x" * 250])  # too long for the name of a topic
     assert one.reads == set()
 
 
@@ -49,7 +49,7 @@ def test_what_idle_connections_keep_of_earlier_rules_is_forgotten() -> None:
     remembered.remember(busy.writes, map(str, range(4)))
     remembered.forget_outdated(1)
     assert (idle.reads, len(busy.writes)) == (set(), 4)
-    remembered.remember(busy.writes, map(str, range(10)))  # the forgotten ones do not count any more
+    remembered.remember(busy.writes, map(str, range(10)))  # the forgotten names do not count
     assert len(busy.writes) == 10
     remembered.forget_outdated(None)
     assert busy.writes == set()

@@ -1,5 +1,5 @@
 """Logins that are cut off or damaged, with and without TLS: tokens of every length and closed connections at every step
-of every mechanism, and random requests. Each ends its connection, and is counted once as a failure."""
+of every mechanism, and random requests. Each such login ends its connection, and is counted once as a failure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.server.test_sasl_logins import (
 )
 
 STEPS = [(mechanism, step) for mechanism in MECHANISMS for step in range(1 + mechanism.startswith("SCRAM"))]
-LONG = (16 << 10, (16 << 10) + 1, 524_000)  # what SCRAM takes at most, one more, nearly sasl.server.max.receive.size
+LONG = (16 << 10, (16 << 10) + 1, 524_000)  # SCRAM's limit, one byte more, nearly sasl.server.max.receive.size
 LISTENERS = ["CLIENT", "SECURED"]
 RESET = struct.pack("ii", 1, 0)
 
@@ -84,15 +84,15 @@ def exchange(wire: Wire, token: bytes, *, bare: bool) -> bytes | None:
 
 
 def drain(wire: Wire) -> None:
-    """End this side of the connection, and receive until the broker closes it."""
-    with suppress(OSError):  # it is closed already
+    """Shut down the sending side of the connection, and receive until the broker closes it."""
+    with suppress(OSError):  # raised if the broker has closed the connection already
         wire.socket.shutdown(socket.SHUT_WR)
         while wire.socket.recv(4096):
             pass
 
 
 def token_of(ours: ClientMechanism, wire: Wire, step: int, *, bare: bool) -> bytes:
-    """Return the right token for this step. The broker has answered those of the steps before."""
+    """Exchange the right tokens of the steps before this one, and return the right token for this step."""
     token = ours.initial()
     for _ in range(step):
         token = ours.respond(exchange(wire, token, bare=bare) or b"") or b""
@@ -105,7 +105,7 @@ def token_of(ours: ClientMechanism, wire: Wire, step: int, *, bare: bool) -> byt
 def test_tokens_of_every_length_are_refused(
     broker: BrokerServer, mechanism: str, step: int, bare: bool, listener: str
 ) -> None:
-    """All beginnings of the right token, and the right token with more behind it."""
+    """The tokens are all beginnings of the right token, and the right token with more bytes behind it."""
     before, count, length = failures(broker), 0, 0
     while True:
         with connect(broker, listener) as wire:
@@ -116,12 +116,12 @@ def test_tokens_of_every_length_are_refused(
                 break
             length = lengths[count]
             answer = exchange(wire, token[:length] + b"x" * (length - len(token)), bare=bare)
-            if answer:  # a shorter nonce of SCRAM is a nonce, too; OAUTHBEARER first says why it refuses a token
+            if answer:  # SCRAM accepts a shorter nonce at first; OAUTHBEARER first says why it refuses the token
                 answer = exchange(wire, b"\x01", bare=bare)
             assert answer is None, length
             assert wire.closed()
             count += 1
-    eventually(lambda: failures(broker) == before + count + 1)  # one more: the connection that was closed just now
+    eventually(lambda: failures(broker) == before + count + 1)  # plus 1: the last connection was closed without a token
     with connect(broker, listener) as good:
         log_in(good)
         assert principal(good) == "User:alice"
@@ -133,7 +133,7 @@ def test_tokens_of_every_length_are_refused(
 def test_a_client_that_closes_in_the_midst_of_a_login_is_one_failure(
     broker: BrokerServer, caplog: pytest.LogCaptureFixture, mechanism: str, step: int, how: str, listener: str
 ) -> None:
-    """After the handshake, or after a token whose answer it does not wait for."""
+    """The client closes after the handshake, or after it has sent a token."""
     before = failures(broker)
     with connect(broker, listener) as wire:
         begin(wire, mechanism)
@@ -144,7 +144,7 @@ def test_a_client_that_closes_in_the_midst_of_a_login_is_one_failure(
             drain(wire)
         elif how == "reset":
             wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
-    complete = (mechanism, step) == ("OAUTHBEARER", 0)  # its password is not checked
+    complete = (mechanism, step) == ("OAUTHBEARER", 0)  # OAUTHBEARER has no password that could be wrong
     eventually(lambda: authenticating(broker) == 0 and (complete or failures(broker) == before + 1))
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR or record.exc_info]
 

@@ -1,4 +1,4 @@
-"""Logins on SASL listeners, message by message: what is allowed, what is refused, and sessions that expire."""
+"""Logins on SASL listeners, message by message: which are allowed or refused, and sessions that expire."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def begin(wire: Wire, mechanism: str, version: int = 1) -> Any:
 
 
 def log_in(wire: Wire, mechanism: str = "PLAIN", version: int = 2, *user: str) -> Any:
-    """Log in, and return the last response; it has the error code of a login that fails."""
+    """Log in, and return the last response. It has the error code if the login failed."""
     assert begin(wire, mechanism).error_code == Errors.NONE
     ours = client(mechanism, *user)
     answer: bytes | None = ours.initial()
@@ -176,7 +176,7 @@ def test_a_wrong_login_is_answered_after_the_delay_and_then_closed(
 def test_a_restart_changes_the_challenge_of_an_unknown_user_as_little_as_that_of_a_user(
     tmp_path: Path, mechanism: str
 ) -> None:
-    """Otherwise two logins before and after a restart would tell who exists."""
+    """Otherwise a client could tell, by logins before and after a restart, which users exist."""
     seen = []
     stored = {mechanism: new_credential(mechanism, "secret")}
     for _ in range(2):
@@ -206,7 +206,7 @@ server.stop()
 
 
 def test_the_first_logins_import_nothing_on_a_network_thread(tmp_path: Path) -> None:
-    """hashlib takes 3 ms, in which the thread serves no other connection."""
+    """Importing hashlib takes 3 ms, in which the thread would serve no other connection."""
     settings = {**SETTINGS, "log.dirs": str(tmp_path)}
     call = [sys.executable, "-c", IMPORTED, json.dumps(settings)]
     with subprocess.Popen(call, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:

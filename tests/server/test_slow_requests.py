@@ -23,7 +23,7 @@ class FakeProcessor:
 
 
 class FakeConnection:
-    """What a Call and a Pending need of a connection."""
+    """A connection with only the attributes that `Call` and `Pending` need."""
 
     def __init__(self, principal: str = ANONYMOUS) -> None:
         self.principal = principal

@@ -1,4 +1,4 @@
-"""A broker serves while it recovers: responses for logs that are not loaded yet, and for those that are."""
+"""A broker serves clients while it recovers: responses for logs that are loaded, and for those that are not yet."""
 
 import os
 import threading
@@ -27,7 +27,8 @@ WAIT_S = 60
 
 @pytest.fixture
 def held(tmp_path):
-    """Start a broker that recovers `slow` until the gate is opened, and has recovered `quick`."""
+    """Start a broker that has recovered topic `quick`, and recovers topic `slow` only when the gate is opened. Return
+    (server, files with the gate, connection)."""
     server = start_broker(tmp_path, broker_id=0)
     wire = Wire(server.bootstrap_servers)
     for topic in ("slow", "quick"):
@@ -48,7 +49,7 @@ def held(tmp_path):
 
 
 def ask_one(wire, api, version, **fields):
-    """Return the response of an API with topics and partitions, for partition 0 of `slow`."""
+    """Send a request about one partition, and return that partition's part of the response."""
     request = api.Request(**fields)
     response = wire.call(api, version, request)
     return response.topics[0].partitions[0]
@@ -173,7 +174,7 @@ def test_topics_can_be_created_and_deleted_during_recovery(held):
         server.services.replicas.get("slow", 0)
     assert refused.value.code == Errors.UNKNOWN_TOPIC_OR_PARTITION
     creating = threading.Thread(target=controller.create, args=("slow",), kwargs={"partitions": 1}, daemon=True)
-    creating.start()  # waits until the log of the deleted topic is out of the way
+    creating.start()  # waits until the log of the deleted topic is removed
     files.open_gate()
     creating.join(WAIT_S)
     assert not creating.is_alive()
@@ -183,7 +184,7 @@ def test_topics_can_be_created_and_deleted_during_recovery(held):
 
 
 def test_a_topic_can_be_deleted_before_the_loading_of_its_log_begins(tmp_path):
-    """The next start also finishes a deletion that was in progress when the broker was killed."""
+    """A start also finishes the deletion of a topic that was in progress when the broker was stopped."""
     server = start_broker(tmp_path, broker_id=0)
     wire = Wire(server.bootstrap_servers)
     for topic in ("slow", "marked", "later"):

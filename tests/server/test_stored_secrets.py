@@ -1,4 +1,4 @@
-"""Secrets at rest: the mode of the metadata's file, encrypted dynamic passwords, and what is not shown."""
+"""Secrets at rest: the mode of the metadata file, encrypted dynamic passwords, and secrets that are never shown."""
 
 import json
 import logging
@@ -12,7 +12,6 @@ import pytest
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata import paths
 from kafkapy.metadata.local.tree import FILE_NAME, LocalTree
-from kafkapy.metadata.tree import wait
 from kafkapy.protocol import apis
 from kafkapy.runtime.config_def import ConfigError
 from kafkapy.security.passwords import PasswordEncoder
@@ -52,7 +51,7 @@ def test_only_the_owner_reads_the_metadata(tmp_path: Path) -> None:
         tree = LocalTree(tmp_path / FILE_NAME)
         tree.ensure("/a")
         assert modes(tmp_path) == {0o600}
-        assert len(list(tmp_path.glob(f"{FILE_NAME}*"))) > 1  # the write-ahead log, too
+        assert len(list(tmp_path.glob(f"{FILE_NAME}*"))) > 1  # includes the write-ahead log
         tree.close()
         (tmp_path / FILE_NAME).chmod(0o644)
         tree = LocalTree(tmp_path / FILE_NAME)
@@ -112,7 +111,7 @@ def test_a_password_that_kafka_encrypted_is_used(tmp_path: Path) -> None:
     server = start_broker(tmp_path, broker_id=0, password_encoder_secret=case["secret"])
     try:
         name = "listener.name.plaintext.ssl.key.password"
-        wait(server.services.configs.set_broker, 0, {name: case["encoded"]})
+        server.services.configs.alter_broker(0, lambda _: {name: case["encoded"]})
         server.services.dynamic_config.reload()
         assert server.services.config.given(name) == case["password"]
     finally:
@@ -123,7 +122,7 @@ def test_a_password_with_another_secret_is_ignored_and_kept(tmp_path: Path, capl
     text = PasswordEncoder("other").encode(JAAS)
     server = start_broker(tmp_path, broker_id=0, **SECRET)
     try:
-        wait(server.services.configs.set_broker, 0, {NAME: text})
+        server.services.configs.alter_broker(0, lambda _: {NAME: text})
         server.services.dynamic_config.reload()
         assert server.services.config.given(NAME) is None
         assert "cannot be decrypted" in caplog.text

@@ -1,4 +1,4 @@
-"""Connections to other brokers over TLS: host names are verified, and a failure says why."""
+"""Connections to other brokers over TLS: host names are verified, and an error says why it failed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def broker(tmp_path: Path, pki: Pki) -> Iterator[BrokerServer]:
 
 @pytest.fixture
 def make_link(broker: BrokerServer) -> Iterator[MakeLink]:
-    """Return a function that makes a link to a listener of the broker, with this context and this name for its host."""
+    """Return a function that makes a link to a listener of the broker with a TLS context and a host name."""
     pool, read_pools = DiskPool(1), ReadPools(1)
     network = SocketServer(
         [Listener("A", "127.0.0.1", 0)], NoHandler(), NetworkSettings(), Registry(), pool, read_pools, SYSTEM_CLOCK
@@ -78,7 +78,7 @@ def make_link(broker: BrokerServer) -> Iterator[MakeLink]:
 
 
 def ask(link: Link) -> tuple[Any, str]:
-    """Return the response to a Metadata request, and the error's text, "" if there is none."""
+    """Return (response to a Metadata request, text of the error or "")."""
     answers = Answers()
     link.ask(METADATA, METADATA.Request(), answers, timeout_s=LONG)
     ((response, error),) = answers.wait()

@@ -1,4 +1,4 @@
-"""Brokers with TLS listeners: each listener's settings, principals, addresses, certificates changed at run time."""
+"""Brokers with TLS listeners: settings of each listener, principals, addresses, certificates changed at run time."""
 
 import errno
 import os
@@ -114,7 +114,7 @@ def test_a_client_gets_the_addresses_of_its_own_listener(start, pki, tmp_path):
 
 
 def test_each_listener_has_its_own_settings(start, pki, tmp_path, principals):
-    """IN needs certificates, and maps them to names; OUT asks for none; FREE takes what comes."""
+    """Listener IN requires client certificates and maps them to names, OUT asks for none, FREE accepts both."""
     other = pki.authority.issue("CN=outside", names=["localhost"])
     out = {f"listener.name.out.{name}": value for name, value in other.settings(tmp_path / "out").items()}
     settings = {
@@ -308,7 +308,7 @@ class TwoYearsLater(datetime):
 def test_a_session_is_not_resumed_when_the_client_s_certificate_has_expired(
     start, pki, tmp_path, monkeypatch, caplog, protocol, version
 ):
-    """A resumed session brings no certificate: that of its first handshake counts."""
+    """In a resumed session the client sends no certificate: the certificate of the first handshake counts."""
     server = start(
         {
             "listeners": "PLAINTEXT://127.0.0.1:0,IN://localhost:0",
@@ -357,7 +357,7 @@ def test_certificates_change_with_an_alteration_of_the_listener_s_settings(start
         assert shown_certificate(address, context) == pki.server.der
         alter(("ssl.keystore.location", path))
         assert shown_certificate(address, context) == renewed.der
-        # The same path again, with another file behind it.
+        # Set the same path again after the file was replaced.
         again = pki.authority.issue("CN=broker,OU=Test,O=Acme", names=["localhost", "127.0.0.1", "::1"])
         replace(path, again)
         alter(("ssl.keystore.location", path))
@@ -373,7 +373,7 @@ def test_certificates_change_with_an_alteration_of_the_listener_s_settings(start
             assert server.services.config.dynamic_broker == {prefix + "ssl.keystore.location": path}
         before.call(METADATA, 12, METADATA.Request())
     server.stop()
-    server = start({"listeners": BOTH, **first})  # the stored setting counts
+    server = start({"listeners": BOTH, **first})  # the stored setting overrides these
     assert shown_certificate(address_of(server, "SSL"), context) == again.der
 
 
@@ -399,7 +399,7 @@ def test_a_pkcs12_store_with_another_password_comes_in_one_alteration(start, pki
     assert shown_certificate(address, context) == pki.server.der
     alter(location, password, key)
     assert shown_certificate(address, context) == renewed.der
-    assert "second-password" not in repr(server.services.configs.broker(0))  # it is stored encrypted
+    assert "second-password" not in repr(server.services.configs.broker(0))  # the password is stored encrypted
     server.stop()
     server = start(settings)
     assert shown_certificate(address_of(server, "SSL"), context) == renewed.der
@@ -449,7 +449,7 @@ def test_described_settings_hide_passwords(start, pki, tmp_path):
 
 
 def test_sighup_loads_certificates_again(pki, tmp_path):
-    """Also while clients are connected, and not if the new file is damaged."""
+    """Connected clients stay connected, and a damaged file changes nothing."""
     settings = pki.server.settings(tmp_path)
     broker = brokers.KafkapyBroker(tmp_path / "broker", {"listeners": BOTH, **settings})
     try:
@@ -470,7 +470,7 @@ def test_sighup_loads_certificates_again(pki, tmp_path):
 
 
 def until(condition):
-    """Return when the condition is true, for changes by another process."""
+    """Wait until the condition is true, for changes by another process."""
     pause = threading.Event()
     for _ in range(2000):
         if condition():

@@ -38,7 +38,7 @@ class Local:
 
 
 def cache(leaders):
-    """Return a metadata cache with these leaders, by topic and partition."""
+    """Return a metadata cache with these leaders, given by (topic, partition)."""
     cache = MetadataCache()
     cache.update(
         PartitionRole(topic, index, bytes(16), leader, 1, 0, [leader], [leader])
@@ -48,7 +48,7 @@ def cache(leaders):
 
 
 class Peers:
-    """Broker 7 is alive; a request is kept in `requests`, with its callback."""
+    """The other brokers, of which only broker 7 is alive. `requests` gets the requests with their callbacks."""
 
     def __init__(self):
         self.requests = []

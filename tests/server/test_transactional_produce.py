@@ -1,6 +1,6 @@
-"""Transactional produce over the wire: the coordinator verifies that a transaction has the partition.
+"""Transactional produce over the wire: the coordinator verifies that the partition is in the transaction.
 
-The coordinator is a stand-in whose answers, and their time, the test chooses.
+The coordinator is a stand-in: the test chooses its answers, and when they come.
 """
 
 import time
@@ -14,13 +14,13 @@ from kafkapy.replica.verification import TransactionVerifier
 from tests.harness.wire import Wire
 from tests.server.requests import make_topic, start_broker
 
-NOW = time.time_ns() // 1_000_000  # markers have the current time, so an old record would be in another segment
+NOW = time.time_ns() // 1_000_000  # markers have the current time; with old records, the segment would roll
 READ_COMMITTED = 1
 MAX_TIMESTAMP = -3
 
 
 class Coordinator:
-    """Answer `code` for every partition: at once or, if `held`, when `let_go` is called."""
+    """A coordinator that answers `code` for every partition: at once or, while `held` is True, in `let_go`."""
 
     def __init__(self):
         self.code = Errors.NONE
@@ -119,7 +119,7 @@ def latest(wire, topic, isolation, timestamp=-1):
 
 
 def test_the_largest_timestamp_is_that_of_a_record_that_the_consumer_may_read(wire, topic, coordinator):
-    """There is such a record, though the newest one is in an open transaction."""
+    """The newest record is in an open transaction, so a read_committed consumer gets that of an older record."""
     plain = build([(NOW - 5, None, b"a", [])])
     assert produce(wire, topic, {0: plain}, transactional_id=None) == {0: Errors.NONE}
     assert produce(wire, topic, {0: batch(b"b")}) == {0: Errors.NONE}
@@ -196,7 +196,7 @@ def test_a_marker_that_overtakes_a_verification_makes_it_void(wire, topic, coord
     coordinator.let_go()
     _, response = wire.receive(PRODUCE, 11)
     assert codes_of(response) == {0: Errors.INVALID_TXN_STATE}
-    assert latest(other, topic, READ_COMMITTED) == 1  # the marker: nothing hangs
+    assert latest(other, topic, READ_COMMITTED) == 1  # the offset after the marker: no transaction is open
     other.close()
 
 
@@ -303,7 +303,7 @@ def test_a_commit_leaves_nothing_aborted(wire, topic, coordinator):
 
 
 def test_a_hanging_transaction_can_be_found_and_aborted_by_an_administrator(wire, topic, coordinator):
-    """DescribeProducers finds the transaction and WriteTxnMarkers aborts it, as Kafka's TransactionsCommand does it."""
+    """As in Kafka's TransactionsCommand, DescribeProducers finds the transaction and WriteTxnMarkers aborts it."""
     assert produce(wire, topic, {0: batch(b"before", transactional=False, producer_id=1)}) == {0: Errors.NONE}
     assert produce(wire, topic, {0: batch(b"a", b"b", epoch=5)}) == {0: Errors.NONE}
     found = producers_of(wire, topic)

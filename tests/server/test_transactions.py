@@ -1,4 +1,4 @@
-"""The transaction coordinator inside a broker: its log, restarts, and stops in the middle of a transaction."""
+"""The transaction coordinator in a broker: its log, and restarts, also in the middle of a transaction."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Broker:
         self.start()
 
     def lose_markers(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Drop all further markers without an answer, as if the broker died before each."""
+        """Drop all later markers without an answer, as if the broker died before it wrote each of them."""
         monkeypatch.setattr(self.server.services.markers, "write", lambda *_: None)
 
 

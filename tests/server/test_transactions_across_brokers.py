@@ -1,4 +1,4 @@
-"""Transactions whose coordinator and partitions are on different brokers, while leaders die and move.
+"""Transactions whose coordinator and partitions are on different brokers, while leaders die and leaderships move.
 
 Broker 0 leads the partition of `__transaction_state` and topic "t", and broker 1 topic "u".
 """
@@ -27,7 +27,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def replicate(cluster: Cluster) -> None:
-    """Replicate the markers, then the states that follow from them, and the markers that were waiting for responses."""
+    """Replicate the markers, then the resulting transaction states, then the markers that waited for responses."""
     for topic in ("t", "u", GROUPS, TRANSACTIONS) * 2:
         cluster.replicate(topic)
 
@@ -128,7 +128,7 @@ def test_a_marker_that_is_not_replicated_in_time_is_written_again(cluster: Clust
 
 @pytest.mark.parametrize("is_complete", [False, True])
 def test_a_partition_is_skipped_only_if_all_partitions_are_known(cluster: Cluster, is_complete: bool) -> None:
-    """The role of the coordinator comes before the metadata."""
+    """A broker may become the coordinator before it has complete metadata."""
     first, _, _ = cluster.members
     producer = first.init()
     first.add(producer, U)
@@ -160,10 +160,10 @@ def test_markers_of_a_coordinator_that_has_moved_are_not_sent(cluster: Cluster) 
     cluster.network.held = True
     before = first.init("before")
     first.add(before, U, transactional_id="before")
-    first.end(before, transactional_id="before")  # its request is under way
+    first.end(before, transactional_id="before")  # this request is sent and not delivered
     producer = first.init()
     first.add(producer, U)
-    first.end(producer)  # waits for the response
+    first.end(producer)  # this one waits for the response
     cluster.elect(TRANSACTIONS, 2)
     cluster.network.held = False
     cluster.network.deliver()
@@ -247,7 +247,7 @@ def test_the_highest_common_version_is_used(cluster: Cluster) -> None:
 
 
 def test_a_coordinator_that_cannot_verify_is_not_asked(cluster: Cluster) -> None:
-    """Kafka before 3.6 serves versions up to 3."""
+    """Kafka before 3.6 serves AddPartitionsToTxn only up to v3, which cannot verify."""
     _, second, _ = cluster.members
     producer = cluster.members[0].init()
     cluster.network.versions[0, ADD_PARTITIONS_TO_TXN] = 3

@@ -1,4 +1,4 @@
-"""A controller on another broker sends UpdateMetadata; the test is that controller."""
+"""A broker applies UpdateMetadata of a controller on another broker. The test is that controller."""
 
 import socket
 import threading
@@ -74,7 +74,7 @@ def broker(version, broker_id, rack=None, **listeners):
     if version == 0:
         host, port = listeners.get("PLAINTEXT", ("", 0))
         return make(id=broker_id, v0_host=host, v0_port=port)
-    if version < 3:  # a listener is named by its protocol, so there is one for each protocol
+    if version < 3:  # has the protocol in the place of a listener name, so one listener for each protocol
         listeners = {name: address for name, address in listeners.items() if name == "PLAINTEXT"}
     endpoints = []
     for name, (host, port) in listeners.items():
@@ -118,7 +118,7 @@ def test_every_version_fills_the_cache_that_clients_are_answered_from(controller
 
 
 def test_metadata_waits_until_brokers_are_known(controller):
-    """A client that got no brokers would forget all it knew."""
+    """A client would forget all brokers that it knows after a response without brokers."""
     controller.services.cache.set_brokers(NO_CONTROLLER, [])  # as before the first UpdateMetadata
     with Wire(controller.server.bootstrap_servers) as client:
         client.send(METADATA, 12, METADATA.Request(topics=[], allow_auto_topic_creation=False))
@@ -139,7 +139,7 @@ def ask_for_metadata(client, *topics):
 
 @pytest.fixture
 def before(controller):
-    """The controller before its first UpdateMetadata, and the requests for Metadata that wait in the broker."""
+    """Return (controller before its first UpdateMetadata, a function that waits for `count` waiting requests)."""
     cache = controller.services.cache
     cache.set_brokers(NO_CONTROLLER, [])
 
@@ -151,7 +151,7 @@ def before(controller):
 
 def test_metadata_that_waited_has_the_topics_of_the_first_update(before, monkeypatch):
     controller, waiting = before
-    monkeypatch.setattr(controller.services.disk_pool, "submit", lambda work, *args: work(*args))  # the answer at once
+    monkeypatch.setattr(controller.services.disk_pool, "submit", lambda work, *args: work(*args))  # respond at once
     with Wire(controller.server.bootstrap_servers) as client:
         ask_for_metadata(client, "t")
         waiting(1)
@@ -161,8 +161,8 @@ def test_metadata_that_waited_has_the_topics_of_the_first_update(before, monkeyp
 
 
 def test_metadata_waits_for_the_topics_of_a_new_controller_of_kafka_if_this_broker_has_logs(before):
-    """Kafka's controller sends the brokers first. A producer of librdkafka drops the records of a topic that a broker
-    does not know."""
+    """A new controller of Kafka sends the brokers first, and the topics later. A producer of librdkafka drops the
+    records of a topic that the broker does not know."""
     controller, waiting = before
     cache = controller.services.cache
     cache.is_complete, cache.expects_topics = False, True
@@ -295,13 +295,13 @@ def test_the_first_topics_of_a_registration_replace_those_that_were_deleted_befo
     services = controller.services
     deleted = []
     services.cache.on_deleted = lambda topic, partitions: deleted.append((topic, list(partitions)))
-    services.is_topic_gone = lambda topic, topic_id: topic == "gone"  # "offline" has no live replica
+    services.is_topic_gone = lambda topic, topic_id: topic == "gone"  # "offline" exists, without a live replica
     first = services.broker_epoch + 1
     everything = [(0, OTHER, 4, [OTHER], [OTHER], [])]
     for topic in ("gone", "offline", "t"):
         assert controller.send(8, everything, topic=topic, topic_id=topic.ljust(16).encode(), broker_epoch=first) == 0
     assert sorted(services.cache.names()) == ["gone", "offline", "t"]
-    assert controller.send(8, broker_epoch=first + 1) == Errors.NONE  # a new controller: brokers, no topics
+    assert controller.send(8, broker_epoch=first + 1) == Errors.NONE  # a new controller sends brokers, no topics
     assert "gone" in services.cache
     assert controller.send(8, everything, topic="t", topic_id=b"t".ljust(16), broker_epoch=first + 1) == Errors.NONE
     assert sorted(services.cache.names()) == ["offline", "t"]

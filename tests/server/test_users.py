@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials and DescribeUserScramCredentials, and the token APIs of a broker without tokens."""
+"""AlterUserScramCredentials and DescribeUserScramCredentials, and the delegation token APIs, which are refused."""
 
 from typing import Any
 

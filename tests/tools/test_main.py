@@ -199,7 +199,7 @@ def test_a_command_whose_reader_closes_the_pipe_is_no_failure(tmp_path):
         (["log", "find", "--format=x", "t"], "Invalid value 'x' for '--format': 'x' is not one of 'value', "),
         (["start", "--nonsense"], "start has no option --nonsense; the call is: kafkapy start [server.properties]"),
         (["start", "a", "b"], "start takes one properties file, not also 'b'"),
-        (["start", "-o"], "-o needs KEY=VALUE behind it"),
+        (["start", "-o"], "-o needs KEY=VALUE after it"),
         (["start", "-o", "x"], "-o 'x' is not KEY=VALUE"),
         (["start", "-o", "num.partitions=many"], "-o num.partitions=many: "),
     ],

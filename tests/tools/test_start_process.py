@@ -19,10 +19,15 @@ FREE = "listeners=PLAINTEXT://127.0.0.1:0"
 
 
 @contextmanager
-def started(*words):
-    """Start the process; yield it with its ready line once it is ready."""
+def started(*words, on_hangup=signal.SIG_DFL):
+    """Start the process, and yield it with the first line of its output. `on_hangup` is SIG_IGN for a start as with
+    nohup. It is always set, because the tests themselves may run with nohup."""
     child = subprocess.Popen(
-        [sys.executable, "-m", "kafkapy", "start", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "kafkapy", "start", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, on_hangup),
     )
     with child:
         try:
@@ -65,7 +70,7 @@ def test_a_start_without_enough_threads_says_which_limit_to_raise(tmp_path):
     )
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_the_broker_says_when_it_is_ready_and_a_signal_stops_it_cleanly(tmp_path, number):
     with started("-o", f"log.dirs={tmp_path}", "-o", FREE) as (child, line):
         ready = re.fullmatch(
@@ -82,10 +87,18 @@ def test_the_broker_says_when_it_is_ready_and_a_signal_stops_it_cleanly(tmp_path
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
+def test_a_broker_that_nohup_has_started_ignores_sighup(tmp_path):
+    with started("-o", f"log.dirs={tmp_path}", "-o", FREE, on_hangup=signal.SIG_IGN) as (child, _):
+        with open(f"/proc/{child.pid}/status", encoding="ascii") as status:
+            (ignored,) = re.findall(r"^SigIgn:\s*(\w+)$", status.read(), re.MULTILINE)
+        assert int(ignored, 16) & 1 << signal.SIGHUP - 1
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(60) == 0
+
+
 def test_a_signal_that_does_not_interrupt_the_main_thread_stops_the_broker(tmp_path):
-    """The kernel gives it to another thread here. One that comes just before the main thread begins to wait does not
-    interrupt it either.
-    """
+    """Here the kernel gives the signal to another thread. A signal just before the main thread begins to wait does not
+    interrupt it either."""
     with started("-o", f"log.dirs={tmp_path}", "-o", FREE) as (child, _):
         others = {int(name) for name in os.listdir(f"/proc/{child.pid}/task")} - {child.pid}
         assert ctypes.CDLL(None).tgkill(child.pid, min(others), signal.SIGTERM) == 0
@@ -131,6 +144,35 @@ def test_a_second_signal_ends_the_broker_at_once_with_130():
         assert child.wait(60) == 130
 
 
+def test_a_second_sighup_does_not_end_the_broker_before_it_has_stopped():
+    """A closed terminal may cause two signals: the shell sends one to its jobs, the kernel one when the shell ends."""
+    code = (
+        "import signal, sys, types\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
+        "class BrokerServer:\n"
+        "    listeners = ['PLAINTEXT://127.0.0.1:1']\n"
+        "    def __init__(self, config, on_failure): pass\n"
+        "    def start(self): pass\n"
+        "    def wait_until_loaded(self, timeout): return True\n"
+        "    def stop(self):\n"
+        "        print('stopping', flush=True)\n"
+        "        sys.stdin.readline()\n"
+        "        print('stopped', flush=True)\n"
+        "sys.modules['kafkapy.server.broker'] = types.SimpleNamespace(BrokerServer=BrokerServer)\n"
+        "from kafkapy.tools.main import main\n"
+        "sys.exit(main(['start', '-o', 'log.dirs=/nowhere']))\n"
+    )
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert " ready: " in child.stdout.readline()
+        child.send_signal(signal.SIGHUP)
+        assert child.stdout.readline() == "stopping\n"
+        child.send_signal(signal.SIGHUP)
+        assert child.communicate("\n", timeout=60) == ("stopped\n", None)
+        assert child.returncode == 0
+
+
 def test_a_broker_that_cannot_continue_exits_1_with_the_reason():
     code = (
         "import sys, types\n"
@@ -162,6 +204,30 @@ def test_the_error_names_a_directory_that_another_broker_uses(tmp_path):
         code, sentence = failed("-o", f"log.dirs={tmp_path}", "-o", FREE)
     assert code == 1
     assert str(tmp_path) in sentence
+
+
+def test_the_error_names_a_log_in_two_directories(tmp_path):
+    words = ["-o", f"log.dirs={tmp_path}/one,{tmp_path}/two", "-o", FREE]
+    with started(*words):
+        pass
+    for name in ("one", "two"):
+        (tmp_path / name / "t-0").mkdir()
+    code, sentence = failed(*words)
+    assert (code, sentence) == (
+        1,
+        f"kafkapy: t-0 is in two directories, {tmp_path}/one/t-0 and {tmp_path}/two/t-0: move one of them elsewhere, "
+        "usually the one with fewer records.",
+    )
+
+
+@pytest.mark.parametrize("host", ["no.such.host.invalid", "a..b"])
+def test_the_error_names_a_limited_host_that_does_not_resolve(tmp_path, host):
+    code, sentence = failed(
+        "-o", f"log.dirs={tmp_path}", "-o", FREE, "-o", f"max.connections.per.ip.overrides={host}:3"
+    )
+    assert code == 1
+    assert sentence.startswith(f"kafkapy: max.connections.per.ip.overrides={host}:3: the host does not resolve (")
+    assert sentence.endswith("): check the name.")
 
 
 def test_the_error_names_a_log_directory_that_is_a_file(tmp_path):

@@ -62,8 +62,8 @@ def test_the_directory_may_come_from_the_brokers_properties(kafkapy, home):
         (2, ["export"], "say which ZooKeeper: --zookeeper HOST:PORT/CHROOT, or a --command-config that sets it."),
         (
             2,
-            ["export", "-z", "a"],
-            "--zookeeper: zookeeper.connect=a: must be HOST:PORT with commas between (a is not).",
+            ["export", "-z", "a:b"],
+            "--zookeeper: zookeeper.connect=a:b: must be HOST:PORT with commas between (a:b is not).",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""A ZooKeeper server for all tests of this folder, a chroot for each test, and brokers that use it."""
+"""Fixtures: a ZooKeeper server for all tests of this folder, a chroot for each test, and brokers that use them."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -33,14 +33,14 @@ _CHROOTS = iter(range(1_000_000))
 
 @pytest.fixture
 def connect(zookeeper: ZooKeeper) -> str:
-    """Return the server's address with a chroot that does not exist yet."""
+    """Return the server's address with a chroot that does not exist."""
     return f"{zookeeper.address}/kafka/{next(_CHROOTS)}"
 
 
 @pytest.fixture
 def open_tree(connect: str) -> Iterator[OpenTree]:
-    """Return a function that opens the tree each time it is called; close all of them at the end. As with `start`, only
-    a session by another way (`where`) expires soon."""
+    """Return a function that opens a new tree. As with `start`, only the session of a tree opened through another
+    address (`where`) expires soon. All trees are closed at the end."""
     opened: list[Tree] = []
 
     def opener(
@@ -63,10 +63,11 @@ def tree(open_tree: OpenTree) -> ZooKeeperTree:
 
 @pytest.fixture
 def start(connect: str, tmp_path: Path) -> Iterator[Start]:
-    """Return a function that starts a broker in this process. Each id has its directory; settings: `log_dirs="..."`.
+    """Return a function that starts a broker in this process. Each id has its own directory. Settings are given as
+    `log_dirs="..."`.
 
-    The session expires soon only if the broker reaches ZooKeeper by another way (`where`), which can be cut. Otherwise
-    it must not expire because the machine is busy.
+    The session expires soon only if the broker reaches ZooKeeper through another address (`where`), such as that of a
+    proxy. Other sessions must not expire because the machine is busy.
     """
     running: list[BrokerServer] = []
 
@@ -94,7 +95,7 @@ def start(connect: str, tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def zk(zookeeper: ZooKeeper, connect: str) -> Iterator[KazooClient]:
-    """Return a client with the chroot, which is created."""
+    """Create the chroot, and return a client that uses it."""
     chroot = connect.partition("/")[2]
     client = KazooClient(zookeeper.address)
     client.start()
@@ -107,13 +108,13 @@ def zk(zookeeper: ZooKeeper, connect: str) -> Iterator[KazooClient]:
 
 @pytest.fixture
 def data_07(tmp_path: Path) -> Path:
-    """Return a copy of log directories of Kafka 0.7.2, which a broker may write to."""
+    """Return a copy of log directories of Kafka 0.7.2, for a broker that writes to them."""
     return Path(shutil.copytree(GOLDEN_07 / "data", tmp_path / "kafka-0.7"))
 
 
 @pytest.fixture(params=KINDS)
 def broker_07(zk: KazooClient, connect: str, data_07: Path, request: pytest.FixtureRequest) -> Iterator[AnyBroker07]:
-    """Start a broker of Kafka 0.7 with two partitions of the topics two-partitions and sent."""
+    """Start a broker of Kafka 0.7 with two partitions each of the topics `two-partitions` and `sent`."""
     broker = start_broker_07(data_07, connect, {"two-partitions": 2, "sent": 2}, kind=request.param)
     yield broker
     broker.stop()

@@ -1,13 +1,13 @@
-"""A controller that ends after any single one of its changes, beside Apache Kafka: the next one, which is of the other
-kind, completes what was begun.
+"""Crashes of a controller after any of its changes, beside Apache Kafka: the next controller, which is of the other
+kind, completes the operation.
 
     python -m tests.zookeeper.crashes_beside_kafka [--from kafkapy|kafka] [--case NAME] [--expire]
 
 carries out every case, once for each change that the controller makes in it. Broker 1 is Apache Kafka 3.9.1, brokers 2
-and 3 are kafkapy brokers in this process; broker 2 is their controller. From kafkapy to Kafka: what kafkapy's
-controller writes and sends after the change is lost, and `/controller` is deleted. From Kafka to kafkapy: a proxy cuts
-Kafka's controller off from ZooKeeper, before or after it gets the response to the change. Then `/controller` is
-deleted, or (`--expire`) Kafka's session ends, so that it is a dead broker for a while, too.
+and 3 are kafkapy brokers in this process; only broker 1 or 2 is the controller. From kafkapy to Kafka: all that
+kafkapy's controller writes and sends after the change is lost, and `/controller` is deleted. From Kafka to kafkapy: a
+proxy cuts Kafka's controller off from ZooKeeper, before or after it gets the response to the change. Then `/controller`
+is deleted, or (`--expire`) Kafka's session ends, so that Kafka's broker is also dead for a while.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from tests.harness.zookeeper_proxy import ZooKeeperProxy
 from tests.server.requests import batch, produce
 
 KAFKA, OURS, OTHER = 1, 2, 3
-DEAD = 9  # a broker that never was
+DEAD = 9  # a broker that never runs
 # With Kafka's broker dead as well, no other broker can lead: while a leader shuts down, its ISR cannot grow (KIP-841).
 ALONE = "controlled shutdown"
-# What may differ after some failovers. As in Kafka, no controller waits for the deletion of replicas that a
-# reassignment has removed: their brokers may be dead, or hear of the next controller first, which does not know of
-# those replicas.
+# Allowed differences after some failovers. As in Kafka, no controller waits until the replicas that a reassignment has
+# removed are deleted: their brokers may be dead, or may first hear of the next controller, which does not know of those
+# replicas.
 LEFT_OVER = "logs of replicas that a reassignment has removed"
 ANY_LEADER = "another leader, because the broker of Kafka was dead for a while"
 WAIT_S = 60
@@ -68,8 +68,8 @@ Assignment = Mapping[int, Sequence[int]]
 
 
 class ControllerWrites:
-    """Lets the controller of a broker in this process make `left` changes (None: any number), and refuses all later
-    ones as if another controller had been elected. Then what it sends is lost, too.
+    """Lets the controller of a broker in this process make `left` changes (None: any number), and refuses later changes
+    as if another controller had been elected. From then on, the controller's requests are lost, too.
     """
 
     def __init__(self, server: BrokerServer) -> None:
@@ -88,7 +88,7 @@ class ControllerWrites:
     def submit(self, operations: Sequence[Operation], done: Callable[..., object]) -> None:
         first = operations[0] if operations else None
         if not (isinstance(first, Check) and first.path == paths.CONTROLLER_EPOCH):
-            self._submit(operations, done)  # not a controller's change
+            self._submit(operations, done)  # not a change by the controller
             return
         if self.left == 0:
             self.over.set()
@@ -112,7 +112,7 @@ class ControllerWrites:
 
 
 class MixedCluster:
-    """One broker of Apache Kafka and two of kafkapy. `close` ends all but ZooKeeper."""
+    """A cluster with one broker of Apache Kafka and two of kafkapy. `close` ends all but ZooKeeper."""
 
     def __init__(self, directory: Path, zookeeper: ZooKeeper, chroot: str) -> None:
         self._directory = directory
@@ -153,9 +153,9 @@ class MixedCluster:
         return KafkaBroker(self._directory / "kafka", settings, port=port, zookeeper=zookeeper)
 
     def mend_kafka(self) -> None:
-        """Kill Kafka's broker and start it again if its controller has been interrupted while it took replicas offline.
+        """Restart Kafka's broker, with a kill, if its controller was interrupted while it moved replicas.
 
-        It keeps the requests of the event that was interrupted, and therefore fails whenever it is elected again
+        Such a controller keeps the requests of the interrupted event, and fails whenever it is elected again
         ("Controller to broker state change requests batch is not empty").
         """
         eventually(self._kafka_is_idle, seconds=WAIT_S)
@@ -167,8 +167,8 @@ class MixedCluster:
             self.wait_for_controller(OURS)
 
     def _kafka_is_idle(self) -> bool:
-        """Return True if Kafka's broker is the controller in the tree, too, or knows that it is not; in any case after
-        its controller's thread has handled what came before.
+        """Return True if Kafka's broker and the tree agree on whether this broker is the controller. The request waits
+        until its controller thread has handled all earlier events.
         """
         with Wire(self.kafka.bootstrap) as wire:
             code = wire.call(apis.LIST_PARTITION_REASSIGNMENTS, 0, topics=None).error_code
@@ -189,7 +189,7 @@ class MixedCluster:
         registry = server._shared._controllership._cluster
         become = registry.become_controller
         registry.become_controller = lambda *args: (
-            become(*args) if broker_id == OURS and self._may_stand else None  # as if another broker were elected
+            become(*args) if broker_id == OURS and self._may_stand else None  # as if another broker had been elected
         )
         self.ours[broker_id] = server
         self.live.add(broker_id)
@@ -225,7 +225,7 @@ class MixedCluster:
         self.wait_for_controller(KAFKA)
 
     def elect_ours(self) -> None:
-        """Make broker 2 the controller. Kafka's broker is frozen meanwhile."""
+        """Make broker 2 the controller while Kafka's broker is frozen."""
         self.kafka.process.freeze()
         try:
             if self.controller() != OURS:
@@ -247,14 +247,14 @@ class MixedCluster:
         )
 
     def metadata(self, broker_id: int) -> tuple[int, set[int], dict[tuple[str, int], Any]]:
-        """Return the controller, the live brokers, and the partitions by Metadata of a broker."""
+        """Return the controller, the live brokers, and the partitions in a broker's Metadata."""
         with Wire(self.address(broker_id)) as wire:
             answer = wire.call(apis.METADATA, 12, topics=None, allow_auto_topic_creation=False)
         partitions = {(topic.name, one.partition_index): one for topic in answer.topics for one in topic.partitions}
         return answer.controller_id, {one.node_id for one in answer.brokers}, partitions
 
     def hosted(self, broker_id: int) -> set[tuple[str, int]]:
-        """Return the partitions that a broker has logs of."""
+        """Return the partitions of which a broker has logs."""
         with Wire(self.address(broker_id)) as wire:
             answer = wire.call(apis.DESCRIBE_LOG_DIRS, 4, topics=None)
         return {
@@ -299,7 +299,7 @@ class Run:
             wire.close()
 
     def ask(self, api: Any, version: int, message: Any) -> Wire:
-        """Send a request to the controller, and do not wait for the response."""
+        """Send a request to the controller without waiting for the response. Return the connection."""
         wire = Wire(self.cluster.address(self.cluster.controller()))
         self._wires.append(wire)
         wire.send(api, version, message)
@@ -344,7 +344,7 @@ class Run:
         self.ask(apis.INCREMENTAL_ALTER_CONFIGS, 1, message)
 
     def move_leadership_away(self, is_over: Callable[[], bool]) -> None:
-        """Ask the controller for a controlled shutdown of broker 3, until it leads nothing any more."""
+        """Request a controlled shutdown of broker 3 until broker 3 leads no partition or `is_over` returns True."""
         epoch = self.cluster.ours[OTHER].services.broker_epoch
         while not is_over():
             message = apis.CONTROLLED_SHUTDOWN.Request(broker_id=OTHER, broker_epoch=epoch)
@@ -364,10 +364,10 @@ class Run:
         return {int(index): ids for index, ids in topic["partitions"].items()}
 
     def why_not(self, after: After | None, *, allowed: Collection[str] = ()) -> str:
-        """Return what is not as it has to be after the case; an empty string if all is."""
+        """Return the first difference from the state that must be reached after the case, "" if there is none."""
         try:
             return self._why_not_gone(allowed) if after is None else self._why_not_there(after, allowed=allowed)
-        except (OSError, AssertionError) as error:  # a broker does not know the cluster yet
+        except (OSError, AssertionError) as error:  # a broker does not have the metadata of the cluster yet
             return f"a broker does not answer: {error!r}"
 
     def _why_not_gone(self, allowed: Collection[str]) -> str:
@@ -416,7 +416,7 @@ class Run:
             time.sleep(0.02)
 
     def produce(self) -> None:
-        """Have a record acknowledged by all replicas of each partition, which shows that each has its role."""
+        """Produce a record with acks=all to each partition, which shows that all replicas have their roles."""
         for index in self.assignment():
             deadline = time.monotonic() + WAIT_S
             while code := self._produced(index):
@@ -434,9 +434,13 @@ After = Mapping[int, tuple[Sequence[int], int]]  # replicas and leader by partit
 
 
 class Case(NamedTuple):
-    """`before` makes the state at the beginning, by requests or, for what no request can make, `prepare` in the tree
-    just before the controller is elected. `act` is what the controller does when it ends. `has_begun` returns True
-    when a client need not repeat its request.
+    """An operation during which the controller ends.
+
+    before      the topic's partitions at the beginning, which is created by a request
+    prepare     makes a state that no request can make, just before the first controller is elected
+    act         requests the operation
+    after       the topic's partitions after the operation, None if the topic must be gone
+    has_begun   returns True if a client need not repeat its request
     """
 
     before: After | None
@@ -444,7 +448,7 @@ class Case(NamedTuple):
     after: After | None
     has_begun: Callable[[Run], bool] = lambda run: False
     prepare: Callable[[Run], object] = lambda run: None
-    moves: bool = False  # it is a reassignment
+    moves: bool = False  # True for a reassignment
 
 
 def _return(run: Run, _: Callable[[], bool]) -> None:
@@ -469,13 +473,13 @@ def _has_stopped(run: Run) -> bool:
 
 
 def _led_by_others(run: Run) -> None:
-    """Put the second replica first, which does not lead."""
+    """Reverse the replicas of each partition, so that the preferred leader does not lead."""
     run.reassign({index: ids[::-1] for index, ids in run.assignment().items()})
     eventually(lambda: run.assignment() == {0: [1, 2], 1: [3, 2]}, seconds=WAIT_S)
 
 
 def _lost(run: Run) -> None:
-    """A topic whose records only a broker has that is gone for good."""
+    """Write a topic whose ISRs have only a broker that is dead for good."""
     topic = {"version": 3, "topic_id": encode_id(new_id()), "adding_replicas": {}, "removing_replicas": {},
              "partitions": {"0": [DEAD, OURS], "1": [DEAD, KAFKA]}}  # fmt: skip
     state = {"version": 1, "leader": -1, "leader_epoch": 4, "isr": [DEAD], "controller_epoch": 1}
@@ -569,8 +573,8 @@ CASES = {
 
 
 class Failover(NamedTuple):
-    """How the control passes over: `limit(n)` lets the controller make n changes, `is_over()` says that it has made
-    them, `pass_over()` ends it and elects the next one, `made()` counts the changes.
+    """A change of the controller: `limit(n)` lets the first controller make n changes, `is_over()` returns True when it
+    has made them, `pass_over()` ends it and elects the next one, `made()` returns how many changes it made.
     """
 
     elect_first: Callable[[], object]
@@ -584,7 +588,7 @@ class Failover(NamedTuple):
 def from_kafkapy(cluster: MixedCluster) -> Failover:
     def elect_first() -> None:
         if cluster.controller() == OURS:
-            cluster.elect_kafka()  # so that ours reads the tree afterwards
+            cluster.elect_kafka()  # so that kafkapy's controller reads the tree again when it is elected
         cluster.elect_ours()
         cluster.wait_for_controller(OURS)
 
@@ -598,12 +602,13 @@ def from_kafkapy(cluster: MixedCluster) -> Failover:
 
 
 def from_kafka(cluster: MixedCluster, *, answered: bool, expire: bool) -> Failover:
-    """With `answered`, Kafka's controller gets the response to its last change. With `expire`, its session ends."""
+    """Return the change from Kafka's controller to kafkapy's. With `answered`, Kafka's controller gets the response to
+    its last change. With `expire`, its session ends."""
     proxy = cluster.proxy
 
     def elect_first() -> None:
         if cluster.controller() == KAFKA:
-            cluster.elect_ours()  # so that Kafka reads the tree afterwards
+            cluster.elect_ours()  # so that Kafka's controller reads the tree again when it is elected
         cluster.elect_kafka()
 
     def pass_over() -> None:
@@ -627,8 +632,8 @@ def from_kafka(cluster: MixedCluster, *, answered: bool, expire: bool) -> Failov
 
 
 def run_case(cluster: MixedCluster, case: Case, failover: Failover, name: str, changes: int | None) -> int:
-    """Carry out a case in which the controller ends after so many changes; None: it does not end before all is done.
-    Return how many changes it made. Raise AssertionError if all is not as it has to be afterwards.
+    """Carry out a case in which the first controller ends after so many changes, or when the case is complete (None).
+    Return how many changes it made. Raise AssertionError if the state after the case is wrong.
     """
     run = Run(cluster, name)
     allowed = [one for one in failover.allowed if one != LEFT_OVER or case.moves]
@@ -649,7 +654,7 @@ def run_case(cluster: MixedCluster, case: Case, failover: Failover, name: str, c
         made = failover.made()
         failover.pass_over()
         if not case.has_begun(run):
-            case.act(run, lambda: False)  # a client repeats what has failed
+            case.act(run, lambda: False)  # as a client that repeats a failed request
         run.wait_until(case.after, allowed=allowed)
         if OTHER not in cluster.live:
             cluster.start(OTHER)
@@ -667,7 +672,7 @@ def run_case(cluster: MixedCluster, case: Case, failover: Failover, name: str, c
 
 
 def _clear(run: Run, allowed: Collection[str]) -> None:
-    """Delete the topic, also where it has replicas on a broker that never was."""
+    """Delete the topic, unless it has replicas on a broker that never runs."""
     topic = run.cluster.topic(run.name)
     if DEAD not in {one for ids in topic["partitions"].values() for one in ids}:
         run.delete()
@@ -677,7 +682,7 @@ def _clear(run: Run, allowed: Collection[str]) -> None:
 def run_all(
     cluster: MixedCluster, names: Sequence[str], failover: Failover, label: str, report: Callable[[str], object]
 ) -> None:
-    """Carry out the cases, each once without a failover on the way, then with one after each change."""
+    """Carry out each of the cases first without a failover in the middle, then with one after each change."""
     for name in names:
         began = time.monotonic()
         topic = f"{label}-{name.replace(' ', '-')}"

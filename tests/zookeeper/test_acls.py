@@ -1,5 +1,4 @@
-"""ACLs in ZooKeeper: those that Apache Kafka 3.9.1 stores apply here, those stored here apply there, and all brokers
-follow them."""
+"""ACLs in ZooKeeper: those that Apache Kafka 3.9.1 stores apply in kafkapy, and the reverse. All brokers obey them."""
 
 import json
 from pathlib import Path
@@ -41,7 +40,7 @@ def hosts_in(tree: Tree, topic: str) -> list[str]:
 def test_acls_apply_on_kafka_and_here_whoever_stores_them(
     start: Start, connect: str, tree: Tree, tools: KafkaTools, tmp_path: Path
 ) -> None:
-    # Before any broker runs: a broker itself needs ClusterAction, and the test needs Alter.
+    # Allow all before a broker runs: brokers need ClusterAction on the cluster, and the test needs Alter.
     said = tools.run(
         "kafka.admin.AclCommand", "--authorizer-properties", f"zookeeper.connect={connect}", "--add",
         "--allow-principal", NOBODY, "--cluster", "--operation", "All",
@@ -64,11 +63,11 @@ def test_acls_apply_on_kafka_and_here_whoever_stores_them(
                 assert create(here, rights(), rights("fl", permission="DENY", **prefixed)) == [(Errors.NONE, "")] * 2
                 eventually(lambda there=there: len(described(there, "TOPIC")) == 2)
                 assert sorted(described(here)) == sorted(described(there))
-                assert not may_describe(there, "flights")  # the prohibition wins
+                assert not may_describe(there, "flights")  # the DENY rule wins
                 assert delete(here, deletion("TOPIC", "fl", "PREFIXED"))[0][:2] == (0, None)
                 eventually(lambda there=there: may_describe(there, "flights"))
                 assert may_describe(here, "flights")
-                # Both change the same node: versions are respected.
+                # Both brokers change the same node, each with the node's version.
                 assert create(there, rights(host="10.0.0.1")) == [(Errors.NONE, "")]
                 assert create(here, rights(host="10.0.0.2")) == [(Errors.NONE, "")]
                 eventually(lambda: hosts_in(tree, "flights") == ["*", "10.0.0.1", "10.0.0.2"])

@@ -1,4 +1,4 @@
-"""kafkapy brokers beside others on one ZooKeeper: Apache Kafka 3.9.1, which is then the controller, or kafkapy."""
+"""kafkapy brokers in one cluster with Apache Kafka 3.9.1, which is then the controller, or with kafkapy brokers."""
 
 import json
 from functools import partial
@@ -45,7 +45,7 @@ def metadata(bootstrap: str, *topics: str, version: int = 12) -> Any:
 
 
 def seen(bootstrap: str) -> Any:
-    """Return what a broker's Metadata says of the cluster, as plain values in a fixed order."""
+    """Return the content of a broker's Metadata as plain values in a fixed order."""
     answer = metadata(bootstrap)
     brokers = sorted((one.node_id, one.host, one.port, one.rack) for one in answer.brokers)
     topics = {}
@@ -71,7 +71,7 @@ def kafka_beside(directory: Path, connect: str, settings: dict[str, str]) -> Kaf
 
 
 def patient(start: Start) -> Start:
-    """Return `start` with a session that outlasts the pauses of a busy machine."""
+    """Return `start` with a session time-out longer than the pauses of a busy machine."""
     return partial(start, zookeeper_session_timeout_ms="20000")
 
 
@@ -102,7 +102,7 @@ def test_a_broker_joins_kafka_and_knows_what_kafka_knows(
         eventually(lambda: "after" in services.cache)
         eventually(lambda: seen(addresses(theirs)[0]) == seen(addresses(mine)[0]))
         assert services.cache.name_of(services.cache.topic_id("after")) == "after"
-        # A client that only knows kafkapy finds the controller.
+        # A client that knows only kafkapy's address finds the controller.
         create(addresses(mine)[0], NewTopic("through-kafkapy", 2, 1))
         eventually(lambda: "through-kafkapy" in services.cache)
         wire = Wire(addresses(mine)[0])
@@ -113,7 +113,7 @@ def test_a_broker_joins_kafka_and_knows_what_kafka_knows(
             assert result.error_code == Errors.NOT_CONTROLLER
         finally:
             wire.close()
-        produce(addresses(mine)[0], "before", ["a", "b"])  # to the leaders, which are Kafka's
+        produce(addresses(mine)[0], "before", ["a", "b"])  # goes to the leaders, which are on Kafka's broker
         wire = Wire(addresses(mine)[0])
         try:
             # The id is from the block that Kafka gives to this broker.
@@ -175,7 +175,7 @@ def test_a_start_is_refused_that_would_harm_the_cluster(
         start(3, listeners=elsewhere)
     assert tree.children("/brokers/ids") == ["1"]
     assert server.services.is_controller
-    # Nor does a broker go on that is a member already: Kafka would not count it as live.
+    # A running broker stops, too: Kafka would not count it as live.
     eventually(
         lambda: failures == ["the cluster has finalized the features metadata.x, which this broker does not support"]
     )
@@ -229,7 +229,7 @@ def test_requests_that_only_the_controller_carries_out_are_refused_by_others(sta
     refused = Errors.NOT_CONTROLLER
     try:
         make = apis.CREATE_TOPICS.Request
-        # Kafka looks at nothing else first: the first name is given twice.
+        # Kafka checks this first, even before it sees that a name is given twice.
         topics = [make.Topics(name=name, num_partitions=1, replication_factor=1) for name in ("a", "a", "b")]
         answer = wire.call(apis.CREATE_TOPICS, 7, make(topics=topics, timeout_ms=1000))
         assert [one.error_code for one in answer.topics] == [refused] * 3
@@ -256,7 +256,7 @@ def test_requests_that_only_the_controller_carries_out_are_refused_by_others(sta
 def test_what_a_dead_leader_had_replicated_is_led_by_the_broker_that_is_left(
     zookeeper: ZooKeeper, connect: str, start: Start, tree: Tree, tmp_path: Path
 ) -> None:
-    """Kafka is killed while it leads a partition with both brokers in the ISR, and comes back."""
+    """Kafka's broker is killed while it leads a partition with both brokers in the ISR, and starts again."""
     theirs, mine = two_listeners(), two_listeners()
     session = {"zookeeper.session.timeout.ms": "8000"}
     kafka = kafka_beside(tmp_path, connect, theirs | session)

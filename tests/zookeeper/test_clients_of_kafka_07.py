@@ -1,4 +1,4 @@
-"""Producers, consumers and the mirror of Kafka 0.7.2, unmodified, on brokers of kafkapy.
+"""Unmodified producers, consumers and the mirror of Kafka 0.7.2 work with kafkapy brokers.
 
 KAFKAPY_KAFKA_07 is the class path of a Kafka 0.7.2 built from source: see tests.harness.broker_07.
 """
@@ -36,7 +36,7 @@ def produce(tmp_path: Path, connect: str, lines: Sequence[str], *options: str) -
     running = subprocess.Popen([*command, *options], stdin=subprocess.PIPE, text=True)
     try:
         running.communicate(text, timeout=60 if "--sync" in options else 4)
-    except subprocess.TimeoutExpired:  # without --sync, its sending thread never ends; it has sent everything by then
+    except subprocess.TimeoutExpired:  # without --sync, the tool's sending thread never ends, but has sent everything
         assert "--sync" not in options
     finally:
         running.kill()

@@ -1,4 +1,5 @@
-"""`kafkapy groups` and `kafkapy consume --zookeeper` on a cluster of Kafka 0.7: byte offsets, BROKER-PARTITION."""
+"""`kafkapy groups` and `kafkapy consume --zookeeper` on a cluster of Kafka 0.7, with byte offsets and partitions named
+BROKER-PARTITION."""
 
 import json
 from pathlib import Path

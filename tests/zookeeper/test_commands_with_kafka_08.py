@@ -1,4 +1,4 @@
-"""`kafkapy groups` and `kafkapy consume --zookeeper` with a broker of Kafka 0.8.2.2, a consumer of it that keeps its
+"""`kafkapy groups` and `kafkapy consume --zookeeper` with a broker of Kafka 0.8.2.2, its consumer, which keeps its
 offsets in Kafka, and its ConsumerOffsetChecker."""
 
 import json
@@ -27,7 +27,7 @@ def test_a_group_of_kafka_08(connect: str, tmp_path: Path, capfdbinary: pytest.C
         return out.decode()
 
     def described() -> list[tuple[str, ...]]:
-        """Return topic, partition, committed, end, lag and owner."""
+        """Return topic, partition, committed, end, lag and owner of each row of `kafkapy groups describe`."""
         (found,) = json.loads(run("groups", "describe", GROUP, "--json"))
         keys = ("topic", "partition", "committed", "end", "lag", "owner")
         return [tuple(str(row[key]) for key in keys) for row in found["offsets"]]
@@ -63,7 +63,7 @@ def test_a_group_of_kafka_08(connect: str, tmp_path: Path, capfdbinary: pytest.C
 
 
 def _make_chroot(connect: str) -> None:
-    """Create the chroot: Kafka 0.8 creates only one level of it."""
+    """Create the chroot, of which Kafka 0.8 would create only one level."""
     servers, _, path = connect.partition("/")
     zk = KazooClient(servers)
     zk.start()

@@ -133,7 +133,7 @@ def test_it_shares_a_group_with_kafkas_own_consumer(bench: Bench, tmp_path: Path
             names = bench.zk.get_children(owners) if bench.zk.exists(owners) else []
             try:
                 return {bench.zk.get(f"{owners}/{name}")[0].rpartition(b"-")[0] for name in names if len(names) == 3}
-            except NoNodeError:  # a member has just released this partition
+            except NoNodeError:  # a member released a partition in the meantime
                 return set()
 
         eventually(lambda: len(owned()) == 2, seconds=40, what="they do not share the partitions")

@@ -1,4 +1,4 @@
-"""A former controller changes nothing; clients retry, and it succeeds when elected again."""
+"""A former controller cannot change the tree. Clients retry, and its changes succeed when it is elected again."""
 
 import json
 import logging
@@ -34,7 +34,7 @@ def value(tree: Tree, path: str) -> Any:
 
 
 def elected(tree: Tree, broker_id: int) -> tuple[TopicRegistry, ControllerFence]:
-    """Elect a broker as controller; return its topics and its fence."""
+    """Elect a broker as controller. Return its topics and its fence."""
     cluster = ClusterRegistry(tree)
     fence = ControllerFence(tree)
     fence.set_term(cluster.become_controller(broker_id, 0))
@@ -51,7 +51,7 @@ def moves_on(tree: Tree) -> None:
 
 
 def test_each_change_of_a_former_controller_fails_as_a_whole(tree: ZooKeeperTree, open_tree: OpenTree) -> None:
-    """KAFKA-3083, as the tests with stand-ins in tests/controller/test_known_cases.py."""
+    """KAFKA-3083, like the tests with stand-ins in tests/controller/test_known_cases.py."""
     topics, fence = elected(tree, 1)
     topic = wait(topics.create, "t", {0: [1]}, {})
     moved = wait(topics.create, "moved", {0: [1]}, {})
@@ -95,7 +95,7 @@ def test_each_change_of_a_former_controller_fails_as_a_whole(tree: ZooKeeperTree
 def test_a_change_sent_before_another_election_and_applied_after_it_fails(
     zookeeper: ZooKeeper, tree: ZooKeeperTree, open_tree: OpenTree, connect: str
 ) -> None:
-    """The change waits for the connection while another broker is elected; the session outlives both."""
+    """The change waits for the connection while another broker is elected. The session does not expire."""
     proxy = TcpProxy(zookeeper.port)
     behind = open_tree(f"{proxy.address}/{connect.partition('/')[2]}", session_timeout_ms=6000)
     try:
@@ -128,7 +128,7 @@ def test_a_former_controller_handles_no_changes_until_it_is_elected_again(
     moves_on(tree)
     eventually(lambda: services.controller is not controller)
     tree.commit([Create("/brokers/topics/meanwhile", b'{"version":1,"partitions":{"0":[0]}}')])
-    tree.commit([Create("/admin/delete_topics/half")])  # belongs to the other controller: this broker may not delete it
+    tree.commit([Create("/admin/delete_topics/half")])  # only the other controller may delete it
     for former in (controller, services.controller):
         with pytest.raises(KafkaError) as caught:
             former.create("mine", partitions=1)
@@ -151,7 +151,7 @@ def test_a_former_controller_handles_no_changes_until_it_is_elected_again(
 def test_a_deletion_that_another_controller_has_finished_is_not_repeated(
     start: Start, tree: ZooKeeperTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A new topic of the same name is not touched."""
+    """Otherwise a new topic of the same name would be deleted."""
     server = start()
     topics = server.services.topics
     server.services.controller.create("t", partitions=1)
@@ -193,7 +193,7 @@ def test_an_election_whose_response_was_lost_is_repeated_and_gives_the_same_term
 
 
 def test_a_broker_that_is_elected_already_gets_its_term_again(tree: ZooKeeperTree) -> None:
-    """The broker retries as if the first response had been lost: its own session has created the node."""
+    """A broker that retries after a lost response finds the node of its own session, and gets the same term."""
     cluster = ClusterRegistry(tree)
     term = cluster.become_controller(1, 0)
     assert term is not None
@@ -231,7 +231,7 @@ def test_the_leader_epoch_of_a_deleted_state_node_is_not_used_again(
 def test_a_topic_of_many_partitions_is_created_and_deleted_in_several_transactions(
     tree: ZooKeeperTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """4000 partitions are more than ZooKeeper takes in one transaction; the short run lowers the limit instead."""
+    """4000 partitions are too many for one transaction of ZooKeeper. The short run lowers the limit instead."""
     count = 4000 if ROUNDS else 20
     if not ROUNDS:
         monkeypatch.setattr(batches, "_MAX_OPERATIONS", 7)
@@ -248,7 +248,7 @@ def test_a_topic_of_many_partitions_is_created_and_deleted_in_several_transactio
 def test_a_partly_created_topic_is_completed(
     start: Start, tree: ZooKeeperTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second transaction fails. The first has left a topic as another tool might have created it."""
+    """The second transaction fails. The first leaves a topic like one that another tool might have created."""
     monkeypatch.setattr(batches, "_MAX_OPERATIONS", 7)
     server = start()
     submit, seen = server.services.topics._tree.submit, []
@@ -268,7 +268,7 @@ def test_a_partly_created_topic_is_completed(
 
 
 def test_a_root_node_that_may_not_be_read_counts_as_existing(open_tree: OpenTree, connect: str) -> None:
-    """Kafka's own brokers create /config/users so that only they can read it."""
+    """Kafka's brokers create /config/users with an ACL that lets only them read it."""
     other = KazooClient(connect.partition("/")[0])
     other.start()
     chroot = "/" + connect.partition("/")[2]

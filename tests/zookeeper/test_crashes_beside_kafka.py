@@ -1,6 +1,6 @@
-"""Failovers between kafkapy's controller and Apache Kafka's after each change that the first one makes.
+"""Failovers between kafkapy's controller and Apache Kafka's after each change that the first controller makes.
 
-All cases, among them those that take longest here: `python -m tests.zookeeper.crashes_beside_kafka`.
+`python -m tests.zookeeper.crashes_beside_kafka` runs all cases, with those that take too long for a test.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def test_kafkas_controller_completes_what_ours_began(cluster: MixedCluster, name
 
 @pytest.mark.parametrize("name", FROM_KAFKA)
 def test_our_controller_completes_what_kafkas_began(cluster: MixedCluster, name: str) -> None:
-    """Kafka's controller does not hear whether its last change was made."""
+    """Kafka's controller gets no response to its last change."""
     run_all(cluster, [name], from_kafka(cluster, answered=False, expire=False), "from-kafka", print)
 
 
@@ -37,6 +37,6 @@ def test_our_controller_completes_what_kafkas_began(cluster: MixedCluster, name:
 def test_our_controller_completes_what_a_dead_broker_of_kafka_began(
     cluster: MixedCluster, name: str, changes: int
 ) -> None:
-    """The session of Kafka's broker ends with its control, and it comes back later."""
+    """The session of Kafka's broker ends in the failover, and the broker registers again later."""
     failover = from_kafka(cluster, answered=True, expire=True)
     run_case(cluster, CASES[name], failover, f"dead-{name.replace(' ', '-')}-{changes}", changes)

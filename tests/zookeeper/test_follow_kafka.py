@@ -1,4 +1,4 @@
-"""A follower copies what an Apache Kafka 3.9.1 leader has: all message formats, codecs, transactions, gaps."""
+"""A follower copies all that an Apache Kafka 3.9.1 leader stores: message formats, codecs, transactions, gaps."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 class Leader:
-    """A Kafka broker, and topics whose second replica is broker 7."""
+    """A Kafka broker that leads topics whose second replica is on broker 7."""
 
     def __init__(self, directory: Path, connect: str, **settings: str) -> None:
         self.broker = KafkaBroker(
@@ -49,7 +49,7 @@ class Leader:
         self.ids: dict[str, bytes] = {}
 
     def create(self, topic: str, **config: str) -> None:
-        """Write the nodes of a topic of one partition with the replicas 1 and 7; the controller takes it up."""
+        """Write the nodes of a topic with one partition and the replicas 1 and 7, and let the controller find it."""
         topic_id = self.ids[topic] = uuid.uuid4().bytes
         settings = {name.replace("_", "."): value for name, value in config.items()}
         self.tree.create(
@@ -74,7 +74,7 @@ class Leader:
         for number, value in enumerate(values):
             producer.produce(topic, value, str(number % keys) if keys else None, partition=0)
             if number % 50 == 49:
-                producer.flush(30)  # several batches
+                producer.flush(30)  # so that there are several batches
         assert producer.flush(60) == 0
         if transactional:
             producer.commit_transaction(30)
@@ -93,9 +93,9 @@ class Leader:
             future.result(30)
 
     def records(self, topic: str) -> bytes:
-        """Return the bytes of the segments, from the first batch to the last."""
+        """Return the bytes of all segments, in order. Read again if the log cleaner replaced one."""
         while True:
-            with contextlib.suppress(FileNotFoundError):  # the cleaner replaces segments
+            with contextlib.suppress(FileNotFoundError):  # raised if the cleaner replaced a segment
                 return b"".join(path.read_bytes() for path in sorted((self.data / f"{topic}-0").glob("*.log")))
 
     def epochs(self, topic: str) -> list[tuple[int, int]]:
@@ -160,7 +160,8 @@ def test_all_that_a_leader_of_today_stores_is_copied(
     leader.abort("tx", [b"aborted"] * 20)
     leader.create("cut")
     leader.produce("cut", [b"v"] * 100, **{"linger.ms": "1000"})
-    # The last record of the first batch, so that the whole batch is copied. On a busy machine it may be a small one.
+    # Delete up to the last record of the first batch, so that the whole batch is copied. On a busy machine the first
+    # batch may be small.
     cut = int.from_bytes(leader.records("cut")[23:27], "big")  # its last offset delta
     leader.delete_before("cut", cut)
     leader.create("gaps", cleanup_policy="compact", segment_bytes="6000", min_cleanable_dirty_ratio="0.0")
@@ -173,7 +174,7 @@ def test_all_that_a_leader_of_today_stores_is_copied(
     for topic, topic_id in leader.ids.items():
         follower.follow(topic, topic_id=topic_id, config={"segment.bytes": 50_000} if topic == "plain" else {})
     for topic in leader.ids:
-        if topic != "gaps":  # compaction may still go on
+        if topic != "gaps":  # compaction may still be running
             assert_copied(leader, follower, topic)
     gaps = follower.log("gaps")
     eventually(lambda: gaps.end[0] == gaps.high_watermark == 501)
@@ -184,7 +185,7 @@ def test_all_that_a_leader_of_today_stores_is_copied(
     assert stable.last_stable_offset == stable.end[0]
     assert len(stable.segments.active.txn_index.entries) == 1
 
-    leader.produce("plain", [b"more"] * 10)  # what comes later is copied too
+    leader.produce("plain", [b"more"] * 10)  # later records are copied, too
     leader.abort("tx", [b"more"])
     assert_copied(leader, follower, "plain")
     assert_copied(leader, follower, "tx")

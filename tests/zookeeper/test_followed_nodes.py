@@ -1,4 +1,4 @@
-"""Which nodes a broker keeps and watches: only the controller has topics, and no broker watches partition states."""
+"""The nodes that a broker caches and watches: only the controller caches topics, and none watches partition states."""
 
 import random
 import re
@@ -23,7 +23,7 @@ LEAVES = {*paths.NOT_FOLLOWED, *paths.FOR_CONTROLLER}
 
 
 def of_controller(where: str, session_timeout_ms: int = SESSION_MS) -> ZooKeeperTree:
-    """Return a tree as a broker opens it."""
+    """Open a tree with the settings that a broker uses."""
     settings = ZooKeeperSettings(where, session_timeout_ms, 10_000)
     tree = ZooKeeperTree(settings, paths.TOP_LEVEL, LEAVES, paths.TOPICS)
     tree.ensure(*paths.ROOTS)
@@ -171,7 +171,7 @@ def test_a_written_state_is_in_memory_without_being_read(
         assert paths.topic("u") in asked, "its watch is set"
         assert mine.get(paths.topic("u")).created > 0
 
-        tree.commit([Set(STATE.format(1), b"by others")])  # no program should, and no watch reports it
+        tree.commit([Set(STATE.format(1), b"by others")])  # no other program should do this, so no watch reports it
         with pytest.raises(BadVersion):
             mine.commit([Set(STATE.format(1), b"mine", 1)])
         assert mine.get(STATE.format(1))[:2] == (b"by others", 2)
@@ -183,7 +183,7 @@ def test_a_written_state_is_in_memory_without_being_read(
 
 
 def test_a_state_whose_write_has_no_response_is_written_once(zookeeper: ZooKeeper, connect: str) -> None:
-    """The connection breaks repeatedly: each write is made once, and the state in memory is the written one."""
+    """While the connection breaks repeatedly, each write is made once, and the state in memory is the written one."""
     proxy = TcpProxy(zookeeper.port)
     mine = of_controller(f"{proxy.address}/{connect.partition('/')[2]}", session_timeout_ms=10_000)
     stop = threading.Event()
@@ -216,7 +216,7 @@ def test_a_state_whose_write_has_no_response_is_written_once(zookeeper: ZooKeepe
 
 
 def test_an_older_zookeeper_is_read_node_by_node(connect: str, tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that does not know MultiRead responds so, and closes the connection."""
+    """A server that does not know MultiRead responds with an error, and closes the connection."""
     monkeypatch.setattr(MultiRead, "type", 199)
     mine = of_controller(connect)
     try:
@@ -257,7 +257,7 @@ def test_thousands_of_states_are_read_with_a_few_requests(
 def test_what_was_read_of_a_partition_is_kept_when_its_name_is_listed(
     connect: str, tree: Tree, *, names_first: bool
 ) -> None:
-    """Whether an unanswered change was made shows in the numbers of the nodes' creation."""
+    """Listing children must not reset a node's `created`, which shows whether a change without a response was made."""
     mine = of_controller(connect)
     try:
         wait(mine.load_below, paths.FOR_CONTROLLER)

@@ -1,5 +1,5 @@
-"""`kafkapy groups --zookeeper` compared with Kafka's commands for the same groups: ConsumerGroupCommand of 0.10.2.2,
-ExportZkOffsets and ImportZkOffsets of 0.8.2.2; with Kafka's own consumers as members."""
+"""`kafkapy groups --zookeeper` shows and changes groups like Kafka's commands: ConsumerGroupCommand of 0.10.2.2,
+ExportZkOffsets and ImportZkOffsets of 0.8.2.2. The members are Kafka's own consumers."""
 
 import json
 import re
@@ -33,7 +33,7 @@ Call = Callable[..., Said]
 
 @pytest.fixture
 def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, bench: Bench) -> Call:
-    """Return a function that runs `kafkapy WORDS`, with the bench's broker unless --zookeeper is given."""
+    """Return a function that runs `kafkapy WORDS`, which uses the bench's broker unless --zookeeper is given."""
     monkeypatch.setenv("KAFKAPY_BOOTSTRAP_SERVER", bench.bootstrap)
 
     def call(*words: object) -> Said:
@@ -56,7 +56,7 @@ def described(groups: Call, name: str, *words: str) -> Any:
 
 
 def kafka_says(bench: Bench, group: str) -> set[tuple[str, ...]]:
-    """Return topic, partition, committed, end, lag and consumer, as Kafka's command describes a group."""
+    """Return Kafka's description of a group: topic, partition, committed, end, lag and consumer of each row."""
     words = ("--describe", "--group", group)
     output = kafka("0.10.2.2", "kafka.admin.ConsumerGroupCommand", "--zookeeper", bench.connect, *words)
     lines = [line.split() for line in output.splitlines() if line.strip()]
@@ -65,7 +65,7 @@ def kafka_says(bench: Bench, group: str) -> set[tuple[str, ...]]:
 
 
 def we_say(groups: Call, group: str) -> set[tuple[str, ...]]:
-    """Return the same from `kafkapy groups`, which names the consumer's thread where Kafka names the consumer."""
+    """Return the same from `kafkapy groups`, where the consumer is the name of the thread without its number."""
     rows = described(groups, group)["offsets"]
     keys = ("topic", "partition", "committed", "end", "lag")
     return {

@@ -1,4 +1,4 @@
-"""The tree when the connection, the session, the server or the network is lost."""
+"""The ZooKeeper tree stays correct when the connection, the session, the server or the network is lost."""
 
 import logging
 import random
@@ -58,7 +58,7 @@ def test_changes_of_other_clients_are_seen_and_reported_to_watchers(tree: ZooKee
     eventually(lambda: tree.subtree("/t") == ["/t"])
     assert tree.get("/t") == other.get("/t")
     expected = [Event(kind, "/t/p/0") for kind in ("created", "changed", "deleted")]
-    # The tree removes the nodes from its cache before it calls the watchers.
+    # The tree removes nodes from its cache before it calls the watchers, so the last event may come later.
     eventually(lambda: [event for event in events if event.path == "/t/p/0"] == expected)
 
 
@@ -116,7 +116,7 @@ def test_a_change_fails_when_zookeeper_stays_away_and_the_next_ones_work(
 
 
 def test_a_change_whose_response_is_lost_is_applied_once(proxy: TcpProxy, behind: str, open_tree: OpenTree) -> None:
-    """The connection breaks repeatedly while a counter is incremented: each increment is applied exactly once."""
+    """While the connection breaks repeatedly, each increment of a counter is applied exactly once."""
     tree = open_tree(behind, session_timeout_ms=10_000)
     tree.commit([Create("/n", b"0"), Create("/q")])
     stop = threading.Event()
@@ -197,7 +197,7 @@ def test_changes_after_an_unanswered_one_are_made_after_it(
         held.wait(20)
 
     tree.read_through(["/first"], hold)
-    assert reached.wait(20)  # the tree's thread now finds the next three together
+    assert reached.wait(20)  # so that the tree's thread finds the next three together
     for path in ("/a", "/b", "/c"):
         tree.submit([Create(path)], lambda results, error: outcomes.append(results or error))
     held.set()
@@ -210,10 +210,10 @@ def test_changes_after_an_unanswered_one_are_made_after_it(
 def test_a_login_that_is_refused_again_and_again_is_logged_once(
     proxy: TcpProxy, behind: str, open_tree: OpenTree, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """kazoo says that it is connected before it logs in."""
+    """kazoo reports a connection before it logs in, which must not be logged each time."""
     caplog.set_level(logging.INFO, "kafkapy.metadata.zookeeper")
     tree = open_tree(behind)
-    tree._settings = tree._settings._replace(login=("user", "password"))  # the server asks for none
+    tree._settings = tree._settings._replace(login=("user", "password"))  # the server requires no login
     refusals = refuse_logins(monkeypatch, ConnectionHandler, 4)
     proxy.mend()  # breaks the connection
     eventually(lambda: "reconnected to ZooKeeper" in caplog.text)
@@ -320,8 +320,8 @@ def test_only_the_change_that_is_too_long_for_zookeeper_fails(tree: ZooKeeperTre
 def test_a_change_that_the_client_refuses_to_send_is_answered(
     tree: ZooKeeperTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client refuses after ZooKeeper rejects its login on a reconnect: the caller must not wait forever."""
-    # ZooKeeper has applied the change all the same. Its watch event may come late, here it never comes.
+    """A client refuses to send after ZooKeeper rejects its login on a reconnect. The caller must not wait forever."""
+    # Here ZooKeeper has applied the change nevertheless. Its watch event may come late; here it never comes.
     monkeypatch.setattr(tree._session, "_on_event", lambda *_: None)
     with monkeypatch.context() as refusing:
         refusing.setattr(Session, "outcome", lambda *_: raised(AuthFailedError()))

@@ -1,4 +1,4 @@
-"""A change costs a broker with many topics as much as one with few."""
+"""A change of one topic costs a broker with many topics as much as a broker with few."""
 
 from collections import Counter
 from typing import Any
@@ -12,7 +12,7 @@ from tests.harness.waiting import eventually
 from tests.zookeeper.conftest import Start
 
 MANY = 60
-# Nodes whose children are read again, in one request each.
+# Nodes whose children are read again, each with one request.
 LISTS = {"/brokers/topics", "/config/topics", "/admin/delete_topics", "/config/changes"}
 SINGLE = {"/controller_epoch", "/latest_producer_id_block"}
 

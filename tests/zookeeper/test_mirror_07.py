@@ -1,4 +1,4 @@
-"""A mirror of a cluster of Kafka 0.7 into a later one."""
+"""A mirror copies a cluster of Kafka 0.7 into a later cluster."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -51,7 +51,7 @@ def mirroring(connect: str, target: str) -> Callable[..., Mirror]:
 
 
 class Writer:
-    """Sends numbered messages, and knows which there are in each partition."""
+    """Sends numbered messages, and keeps those of each partition in `sent`."""
 
     def __init__(self, brokers: list[AnyBroker07]) -> None:
         self._connections = [Connection07("127.0.0.1", broker.port, 10) for broker in brokers]

@@ -47,7 +47,7 @@ def mirroring(connect: str, target: str) -> Callable[[str], Mirror]:
 
 @contextmanager
 def written(source: str, topic: str) -> Iterator[Callable[[int], None]]:
-    """Create the topic with four partitions; yield a function that writes the next `count` numbers to it."""
+    """Create the topic with four partitions. Yield a function that writes the next `count` numbers to it."""
     with Admin(source) as admin, RecordProducer(source) as producer:
         admin.create_topic(topic, 4)
         numbers = iter(range(1_000_000))
@@ -62,7 +62,7 @@ def written(source: str, topic: str) -> Iterator[Callable[[int], None]]:
 
 
 def arrive(target: str, topic: str, count: int) -> None:
-    """Wait until the topic has `count` records; check that it has each number below `count` exactly once."""
+    """Wait until the topic has `count` records. Assert that it has each number below `count` exactly once."""
     deadline = time.monotonic() + PATIENCE_S
     found: Counter[int] = Counter()
     while sum(found.values()) < count:
@@ -83,7 +83,7 @@ def test_a_mirror_resumes_at_the_offsets_in_the_target_even_if_those_in_zookeepe
         write(100)
         with mirroring("on"):
             arrive(target, "on", 100)
-        assert zk.get("/consumers/g/offsets/on/3")[0] == b"25"  # the copy
+        assert zk.get("/consumers/g/offsets/on/3")[0] == b"25"  # a copy of the offset in the target
         zk.delete("/consumers/g/offsets/on", recursive=True)
         write(100)
         with mirroring("on"):
@@ -114,7 +114,7 @@ def test_each_record_is_copied_once_though_members_join_leave_and_lose_their_ses
 
 
 class Unheard:
-    """A listener of a member that gets no partitions."""
+    """A listener that does nothing, for a member that gets no partitions."""
 
     def on_taken(self, partitions):
         pass

@@ -1,4 +1,4 @@
-"""`kafkapy zk export` and `import`: a broker's metadata moves into ZooKeeper and back, whole or not at all."""
+"""`kafkapy zk export` and `import` move a broker's metadata into ZooKeeper and back, completely or not at all."""
 
 import json
 import re
@@ -166,7 +166,7 @@ def test_the_brokers_properties_name_the_directory_and_zookeeper(
 
 
 class Killed(Exception):
-    """Raised in place of a kill: no code of the process under test catches it."""
+    """Raised in place of a kill. No code under test catches it."""
 
 
 @pytest.mark.parametrize("last", [False, True], ids=["in the middle", "before the directory is marked"])
@@ -186,7 +186,7 @@ def test_an_interrupted_export_is_reported_and_a_second_one_completes_it(
     with pytest.raises(Killed):
         to_zookeeper(home, ZooKeeperSettings(connect))
     monkeypatch.undo()
-    assert nodes_of(home / FILE_NAME) == before  # the broker still has its metadata here
+    assert nodes_of(home / FILE_NAME) == before  # the broker's metadata is still embedded
     with pytest.raises(StartError, match="move it there with `kafkapy zk export`"):
         BrokerServer(BrokerConfig(settings(home, zookeeper_connect=connect))).start()
 

@@ -1,6 +1,6 @@
-"""`kafkapy zk export` and `import` are killed at any moment, and the same command again completes the move.
+"""`kafkapy zk export` and `import` can be killed at any moment: the same command, run again, completes the move.
 
-After each kill the broker's metadata is in exactly one place: the old one, or the new one with everything in it.
+After each kill the broker's metadata is in exactly one place: in the old one, or completely in the new one.
 """
 
 import random
@@ -32,10 +32,10 @@ from tests.zookeeper.conftest import OpenTree
 
 KILLS = rounds(3)
 TOPICS = 40
-# About as long as a move takes: later kills would find the move complete.
+# About the duration of a move. Later kills would find the move complete.
 WHOLE_S = 0.8
-# Prints that the move begins once all modules are imported. Its changes are short, so that there are many
-# moments at which it can be killed.
+# A script that prints a line when all modules are imported and the move begins. Transactions are small, so that there
+# are many moments between them at which the script can be killed.
 COMMAND = """
 import sys
 import kafkapy.server.relocation
@@ -54,7 +54,7 @@ class Move:
         self._words = ["zk", kind, "--zookeeper", connect, "--directory", str(home)]
 
     def run(self, *, die_after_s: float | None = None) -> tuple[int, str, float]:
-        """Run the command; return its exit code, its output, and the seconds from its beginning to its end."""
+        """Run the command. Return its exit code, its output, and its duration in seconds."""
         child = subprocess.Popen(
             [sys.executable, "-c", COMMAND, *self._words],
             stdout=subprocess.PIPE,
@@ -84,7 +84,7 @@ def config_of(home: Path, connect: str) -> BrokerConfig:
 
 
 def homes_that_start(home: Path, connect: str) -> list[str]:
-    """Return where a broker of this directory finds its metadata: embedded or in ZooKeeper. Changes nothing."""
+    """Return the places where a broker of this directory would find its metadata: "embedded", "zookeeper" or both."""
     found = []
     for name, where in (("embedded", ""), ("zookeeper", connect)):
         config = config_of(home, where)
@@ -110,7 +110,7 @@ def home(tmp_path: Path) -> Path:
     topics = TopicRegistry(tree)
     for number in range(TOPICS):
         wait(topics.create, f"t{number}", {0: [3], 1: [3]}, {"segment.bytes": str(4096 + number)})
-    wait(ConfigRegistry(tree).set_broker_default, {"log.retention.ms": "1234"})
+    ConfigRegistry(tree).alter_broker_default(lambda _: {"log.retention.ms": "1234"})
     offsets = {f"{CONSUMERS}/g/offsets/t{number}/0": b"%d" % number for number in range(TOPICS)}
     tree.commit(offset_operations(offsets, [CONSUMERS]))
     tree.close()
@@ -134,7 +134,7 @@ def test_a_killed_move_leaves_the_metadata_in_one_place_and_can_be_completed(
         for _ in range(KILLS):
             code, output, _ = move.run(die_after_s=chance.uniform(0, WHOLE_S))
             if homes_that_start(home, connect) != [old] or code == 0:
-                break  # the move was complete before the kill
+                break  # this move was complete before the kill
         code, output, _ = move.run()
         assert code == 0 or "was moved to ZooKeeper before" in output, output
         assert homes_that_start(home, connect) == [new]

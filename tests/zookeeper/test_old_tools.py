@@ -1,4 +1,4 @@
-"""Tools of Kafka 2.x that write only to ZooKeeper (Kafka 3.0 removed --zookeeper)."""
+"""Tools of Kafka 2.x that write only to ZooKeeper (Kafka 3.0 removed --zookeeper) work with a broker."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_topics_are_created_extended_configured_and_deleted_through_zookeeper(
 def test_partitions_are_reassigned_through_zookeeper_and_through_the_broker(
     server: BrokerServer, connect: str, tree: Tree, tmp_path: Path
 ) -> None:
-    """The plan assigns partitions to the broker that has them: a cluster of one broker allows no other plan."""
+    """The plan assigns the partitions to the broker that has them, the only plan for a cluster of one broker."""
     server.services.controller.create("t", partitions=2)
     plan = tmp_path / "plan.json"
     moves = [{"topic": "t", "partition": index, "replicas": [0]} for index in range(2)]

@@ -71,7 +71,7 @@ def test_committed_offsets_are_just_behind_the_delivered_messages(consumer: Open
         assert (record.offset, record.value) == wanted[record.partition][taken[record.partition]][::2]
         taken[record.partition] += 1
         first.commit_offsets()
-        # Within a compressed message the committed offset is that message's start: a consumer can resume there.
+        # Within a compressed message, the start of that message is committed, so that a consumer can resume there.
         rest = wanted[record.partition][taken[record.partition] :]
         after = rest[0][0] if rest else wanted[record.partition][-1][1]
         assert text_at(zk, f"/consumers/g/offsets/two-partitions/8-{record.partition}") == str(after)
@@ -105,7 +105,7 @@ def test_an_invalid_message_raises_an_error_with_its_position(consumer: Open, da
     segment = data_07 / "none-0" / f"{0:020}.kafka"
     stored = bytearray(segment.read_bytes())
     (at, _, _), *_ = expected("none-0")[1:]
-    stored[at + 8] ^= 1  # in the checksum
+    stored[at + 8] ^= 1  # a bit of the CRC
     segment.write_bytes(stored)
     (stream,) = consumer().create_message_streams({"none": 1})["none"]
     assert next(stream).offset == 0

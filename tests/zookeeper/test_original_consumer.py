@@ -1,4 +1,4 @@
-"""ConsumerConnector: streams, sharing of partitions, offsets, and failures."""
+"""ConsumerConnector: streams, how members share partitions, offsets, and failures."""
 
 import logging
 import threading
@@ -52,7 +52,7 @@ def bootstrap(start: Start) -> str:
 
 @pytest.fixture
 def consumer(connect: str, bootstrap: str) -> Iterator[Open]:
-    """Return a function that opens consumers of the group g, which wait 10 s for a record."""
+    """Return a function that opens consumers of group g, which wait 10 s for a record."""
     opened: list[ConsumerConnector] = []
 
     def opener(**settings: str) -> ConsumerConnector:
@@ -87,13 +87,13 @@ def offsets(zk: KazooClient) -> dict[str, bytes]:
 
 
 def below(zk: KazooClient, path: str) -> dict[str, bytes]:
-    """Return the names of a node's children and their data."""
+    """Return the data of a node's children by name."""
     found = {}
     try:
         for name in sorted(zk.get_children(path)):
             found[name] = zk.get(f"{path}/{name}")[0]
     except NoNodeError:
-        pass  # not created yet, or deleted meanwhile: a caller that waits will call again
+        pass  # not created yet, or deleted meanwhile: callers that wait call again
     return found
 
 
@@ -447,7 +447,7 @@ def test_given_offsets_are_committed_only_for_owned_partitions(consumer: Open, b
 
 
 class Listener:
-    """Commits offset 7 for the partitions that will be released; notes the owners in ZooKeeper at that time."""
+    """Commits offset 7 for the partitions that will be released, and records the owners in ZooKeeper at that time."""
 
     def __init__(self, zk: KazooClient) -> None:
         self.zk = zk
@@ -457,7 +457,7 @@ class Listener:
     def before_release(self, partitions: list[tuple[str, int]]) -> None:
         self.calls.append((sorted(number for _, number in partitions), owners(self.zk)))
         assert self.connector is not None
-        # From another thread, as an application with records in flight would do it.
+        # An application with records in flight would commit from another thread.
         with ThreadPoolExecutor(1) as pool:
             pool.submit(self.connector.commit_offsets, dict.fromkeys(partitions, 7)).result(10)
 

@@ -1,6 +1,6 @@
-"""Groups of Kafka's old consumers and kafkapy's: members join, leave and are killed, and always share the partitions.
+"""Groups of Kafka's old consumers and kafkapy's: members that join, leave and are killed always share the partitions.
 
-`KAFKAPY_FAULT_ROUNDS=20 python -m pytest tests/zookeeper/test_original_groups.py -s` is the full length.
+`KAFKAPY_FAULT_ROUNDS=20 python -m pytest tests/zookeeper/test_original_groups.py -s` runs the full length.
 """
 
 import json
@@ -26,7 +26,7 @@ from tests.zookeeper.conftest import Start
 
 TOPIC = "t"
 PARTITIONS = 6
-MORE = {"t": 6, "u": 3}  # for roundrobin, which spreads all topics over the same threads
+MORE = {"t": 6, "u": 3}  # for roundrobin, which assigns the partitions of all topics together
 KINDS = (OWN, "0.8.2.2", "0.10.2.2")
 A_FEW = 4
 
@@ -42,7 +42,7 @@ def bootstrap(start: Start) -> str:
 
 
 class Group:
-    """A group as seen from outside: its znodes, and the output of its members."""
+    """A group, observed by its znodes and the output of its members."""
 
     def __init__(self, connect: str, bootstrap: str, directory: Path) -> None:
         self.topics = {TOPIC: PARTITIONS}
@@ -142,7 +142,7 @@ def test_members_of_all_kinds_share_by_roundrobin(group: Group) -> None:
 
 def join_leave_and_kill(group: Group, rounds: int) -> None:
     choose = random.Random(7)
-    again = {"join": 0, "leave": 0, "kill": 0}  # records read a second time, by the event before
+    again = {"join": 0, "leave": 0, "kill": 0}  # number of records read a second time, by the preceding event
     did: Counter[str] = Counter()
     for kind in KINDS:
         group.join(kind)
@@ -174,7 +174,7 @@ IN_KAFKA = {"offsets.storage": "kafka", "dual.commit.enabled": "false"}
 
 @pytest.mark.parametrize("version", ["0.8.2.2", "0.10.2.2"])
 def test_a_group_moves_its_offsets_to_kafka_and_back_one_member_after_the_other(group: Group, version: str) -> None:
-    """Follow Kafka's documentation, so that members with different settings are in the group at the same time."""
+    """The steps are those of Kafka's documentation: meanwhile, members of the group have different settings."""
     kinds = [version, OWN]
     for kind in kinds:
         group.join(kind, 1, **IN_ZOOKEEPER)

@@ -1,4 +1,4 @@
-"""Groups on a cluster of Kafka 0.7: members join, leave and are killed, and always share the partitions.
+"""Groups on a cluster of Kafka 0.7: members that join, leave and are killed always share the partitions.
 
 With KAFKAPY_KAFKA_07, as in harness.broker_07, every second member is the consumer of 0.7.2 itself.
 `KAFKAPY_FAULT_ROUNDS=20 python -m pytest tests/zookeeper/test_original_groups_07.py -s` is the full length.

@@ -1,4 +1,4 @@
-"""What the original consumer does when the network, ZooKeeper or the broker is away for a while."""
+"""The original consumer survives when the network, ZooKeeper or the broker is away for a while."""
 
 import itertools
 import sys
@@ -27,12 +27,12 @@ SHARED = {
     "2": "g_two-0",
     "3": "g_two-0",
 }  # owners of the partitions while both members are there
-# For brokers, so that only members lose their sessions here.
+# Settings of brokers with a long session time-out, so that only members lose their sessions.
 PATIENT = {"zookeeper_session_timeout_ms": str(PATIENT_MS)}
 
 
 class Reader:
-    """A member with one stream, and a thread that notes the records that it reads."""
+    """A member with one stream, and a thread that reads it and records the places of the records in `read`."""
 
     def __init__(self, connect: str, name: str, session_ms: int = PATIENT_MS) -> None:
         quick = {"zookeeper.session.timeout.ms": str(session_ms), "rebalance.backoff.ms": "200"}
@@ -40,7 +40,7 @@ class Reader:
         self.connector = ConsumerConnector(
             {"zookeeper.connect": connect, "group.id": "g", "consumer.id": name, **quick}
         )
-        self.read: list[tuple[int, int]] = []  # partitions and offsets, in the order of arrival
+        self.read: list[tuple[int, int]] = []  # (partition, offset), in the order of arrival
         self._stream = self.connector.create_message_streams({TOPIC: 1})[TOPIC][0]
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -103,11 +103,11 @@ def test_a_member_that_is_cut_off_loses_its_partitions_and_gets_them_back(
     eventually(lambda: committed(zk) == 400)
     proxy.mend()
     eventually(lambda: owners(zk) == SHARED)
-    assert committed(zk) == 400  # the member that was away has not overwritten what the other committed
+    assert committed(zk) == 400  # the member that was away has not overwritten the other's commits
     produce(bootstrap, 200)
     eventually(lambda: len(seen(one, two)) == 600)
     eventually(lambda: committed(zk) == 600)
-    # Both members may have read records written while the first was cut off; all others were read once.
+    # Only records written while the first member was cut off may have been read by both members.
     twice = [place for place, times in seen(one, two).items() if times > 1]
     assert all(50 <= offset < 100 for _, offset in twice)
     one.connector.shutdown()
@@ -120,7 +120,7 @@ def test_a_member_that_is_cut_off_loses_its_partitions_and_gets_them_back(
 def test_a_member_whose_login_is_refused_for_a_while_joins_its_group_again(
     zookeeper: ZooKeeper, connect: str, start: Start, zk: KazooClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """kazoo gives up after a refused login, and forgets its session."""
+    """After a refused login, kazoo does not reconnect, and forgets its session."""
     bootstrap = start(**PATIENT).bootstrap_servers
     with Admin(bootstrap) as admin:
         admin.create_topic(TOPIC, 4)
@@ -165,7 +165,7 @@ def test_a_paused_member_delivers_no_records_of_partitions_that_another_has_take
     finally:
         one.thaw()
     eventually(lambda: owners(zk) == SHARED)
-    # One more for a line that was being written, and those that a pipe had not delivered.
+    # The member may deliver the slice that it was reading, and a line that was only partly in the pipe.
     assert len(one.lines) - before <= SLICE + 1
     assert committed(zk) == count
     one.child.terminate()
@@ -195,7 +195,7 @@ def test_a_zookeeper_that_comes_back_finds_the_group_as_it_was(tmp_path: Path, s
         bootstrap = start(where=proxy.address, **PATIENT).bootstrap_servers
         with Admin(bootstrap) as admin:
             admin.create_topic(TOPIC, 4)
-        # Session time-outs long enough to survive a restart of ZooKeeper.
+        # The session time-outs are long enough for a restart of ZooKeeper.
         one, two = (Reader(proxy.address, name, session_ms=15 * SESSION_MS) for name in ("one", "two"))
         zk = KazooClient(zookeeper.address)
         zk.start()

@@ -1,4 +1,4 @@
-"""docs/original-clients.md: its examples run, and its tables say what the code does."""
+"""docs/original-clients.md: the examples run, and the tables agree with the code."""
 
 import re
 from collections import defaultdict

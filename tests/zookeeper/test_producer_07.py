@@ -1,4 +1,4 @@
-"""The original producer with a broker of Kafka 0.7, found in ZooKeeper or listed: all codecs, refused messages."""
+"""The original producer with a broker of Kafka 0.7, from ZooKeeper or a list of brokers: codecs, refused messages."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -39,7 +39,7 @@ def produce(connect: str, broker_07: Broker07) -> Iterator[Open]:
 
 
 def stored(directory: Path, partition: str) -> list[bytes | None]:
-    """Return the values in the broker's segments."""
+    """Return the values of the messages in the broker's segments."""
     found: list[Record] = []
     for path in sorted((directory / partition).glob("*.kafka")):
         for data, _ in sets_of_07(path, 0):
@@ -71,7 +71,7 @@ def test_keys_choose_among_all_partitions(produce: Open, data_07: Path) -> None:
 def test_a_new_topic_is_created_and_then_has_all_its_partitions(produce: Open, data_07: Path, zk: KazooClient) -> None:
     producer = produce()
     producer.send(KeyedMessage("sent", b"first", b"a key"))
-    # As in 0.7: one partition of each broker until the topic is registered.
+    # As in 0.7, each broker counts as having one partition until the topic is registered.
     assert stored(data_07, "sent-0") == [b"first"]
     eventually(lambda: zk.exists(f"/brokers/topics/sent/{BROKER_ID}"))
 

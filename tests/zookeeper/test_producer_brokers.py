@@ -1,4 +1,4 @@
-"""The original producer finds its brokers in ZooKeeper and follows changes of them."""
+"""The original producer finds the brokers in ZooKeeper, and follows their changes."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -96,7 +96,7 @@ def test_nothing_is_read_again_while_zookeeper_cannot_be_reached(
 def test_brokers_are_read_again_after_logins_that_zookeeper_has_refused_for_a_while(
     zookeeper: ZooKeeper, keeper: Any, connect: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """kazoo gives up after a refused login."""
+    """After a refused login, kazoo does not reconnect by itself."""
     monkeypatch.setattr(producer_brokers, "RETRY_S", 0.1)
     keeper.create("/brokers/ids/1", OF_0_8, makepath=True)
     keeper.create("/brokers/topics", makepath=True)
@@ -105,7 +105,7 @@ def test_brokers_are_read_again_after_logins_that_zookeeper_has_refused_for_a_wh
     refusals = refuse_logins(monkeypatch, brokers._client._connection, 3)
 
     def are_read_again() -> bool:
-        with suppress(ConnectionFailed):  # kazoo is connected for a moment before it sees the refusal
+        with suppress(ConnectionFailed):  # kazoo is connected for a moment before its login is refused
             return brokers.has_changed() and not refusals and brokers.addresses() == ["a.example:9092"]
         return False
 

@@ -1,4 +1,4 @@
-"""Quotas in ZooKeeper: those that are set through Apache Kafka 3.9.1 apply here, and those set here apply there."""
+"""Quotas in ZooKeeper: those set through Apache Kafka 3.9.1 apply in kafkapy, and the reverse."""
 
 from pathlib import Path
 
@@ -37,7 +37,7 @@ def test_quotas_apply_on_kafka_and_here_whoever_sets_them(
                 create_on(theirs, topic, broker)
                 eventually(lambda wire=wire, topic=topic: wire.end_offset(topic, 0) == 0)
                 assert throttle_of(wire, topic) == 0
-                # Through the other broker: 1000 bytes a second, ten seconds' worth at once, and both throttle alike.
+                # 1000 bytes a second, set through the other broker: both throttle beyond 10,000 bytes in ten seconds.
                 assert alter(other, {"user": "ANONYMOUS", "client-id": "wire"}, {PRODUCER: 1000.0}) == (0, None)
                 eventually(lambda wire=wire: describe(wire) != {})
                 assert (

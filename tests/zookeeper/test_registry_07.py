@@ -1,4 +1,4 @@
-"""The registry of Kafka 0.7 in ZooKeeper, as the broker writes it and 0.7's clients read it."""
+"""The broker writes the registry of Kafka 0.7 in ZooKeeper so that clients of 0.7 can read it."""
 
 import re
 import threading
@@ -79,7 +79,7 @@ def test_an_id_that_is_taken_stops_the_start(start: Start, zk: KazooClient, tmp_
     ):
         start(brokerid=5)
     assert text(zk, "/brokers/ids/5") == "a-1:a:1"
-    assert (tmp_path / "one" / "native" / ".kafka_cleanshutdown").exists()  # the next start need not check anything
+    assert (tmp_path / "one" / "native" / ".kafka_cleanshutdown").exists()  # so the next start need not recover logs
 
 
 def test_a_zookeeper_that_does_not_answer_stops_the_start(start: Start) -> None:
@@ -129,7 +129,7 @@ def test_the_broker_stops_while_zookeeper_is_away(start: Start, zookeeper: ZooKe
         proxy.cut()
         with served.connect() as client:
             client.send(produce(messages(b"x")))
-            client.offsets()  # answered when the log exists, whose topic is registered then
+            client.offsets()  # answered when the log exists; its topic is registered then
         eventually(lambda: kazoo.client_state == KeeperState.CONNECTING and len(kazoo._queue) > 0, seconds=30)
         stopping = threading.Thread(target=served.stop, daemon=True)
         stopping.start()

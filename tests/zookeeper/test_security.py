@@ -70,7 +70,7 @@ def make_certificate(directory: Path, name: str) -> tuple[Path, Path]:
 
 
 def settings(connect: str, **more: str) -> ZooKeeperSettings:
-    """Return the ZooKeeper settings that a broker would read from its properties."""
+    """Return the ZooKeeper settings that a broker would make from its properties."""
     values = {"zookeeper.connect": connect, "zookeeper.session.timeout.ms": str(SESSION_MS)}
     values["zookeeper.connection.timeout.ms"] = "5000"
     return zookeeper_settings(BrokerConfig({**values, **{name.replace("_", "."): text for name, text in more.items()}}))

@@ -1,4 +1,4 @@
-"""Clusters of several kafkapy brokers: what the controller does when brokers, topics and replicas come and go."""
+"""Clusters of several kafkapy brokers: the controller handles brokers, topics and replicas that come and go."""
 
 import errno
 import json
@@ -59,12 +59,12 @@ class Brokers:
         eventually(lambda: all(one.services.cache.leader(name, 0) for one in self.running.values()))
 
     def leader(self, name: str, index: int = 0) -> Any:
-        """Return what all brokers know of the partition's leader, None while they differ."""
+        """Return the partition's leader in the metadata caches of all brokers, None while they differ."""
         found = {one.services.cache.leader(name, index) for one in self.running.values()}
         return found.pop() if len(found) == 1 else None
 
     def wait_until_known(self, name: str, index: int = 0, **wanted: Any) -> None:
-        """Wait until all brokers say the same of the partition's leader, with these values of the fields."""
+        """Wait until all brokers know the same leader of the partition, with these values of its fields."""
 
         def known() -> bool:
             found = self.leader(name, index)
@@ -73,8 +73,7 @@ class Brokers:
         eventually(known, what=lambda: f"{name}-{index} is {self.leader(name, index)}, not {wanted}")
 
     def state(self, name: str, index: int = 0) -> Any:
-        """Return the partition's state in the test's own view of the tree, where it may come after the brokers know
-        it."""
+        """Return the partition's state in the test's own tree, which may learn of a change later than the brokers."""
         path = f"/brokers/topics/{name}/partitions/{index}/state"
         eventually(lambda: self.tree.exists(path))
         return json.loads(self.tree.get(path).data)
@@ -109,7 +108,7 @@ def test_leadership_moves_when_a_broker_stops_and_returns_by_a_preferred_electio
     brokers.wait_for("t", 3, [3])
     brokers.wait_for("t", 1, [1], index=1)
     brokers.wait_for("t", 1, [1], index=2)
-    assert brokers.state("t")["leader_epoch"] == epoch + 1  # a controlled shutdown: one change and no gap
+    assert brokers.state("t")["leader_epoch"] == epoch + 1  # a controlled shutdown changes the leader once
     produce(brokers.controller.bootstrap_servers, "t", ["b"])
     brokers.begin(2)
     brokers.wait_for("t", 3, [2, 3])
@@ -128,7 +127,7 @@ def test_leadership_moves_when_a_broker_stops_and_returns_by_a_preferred_electio
 
 
 def test_every_broker_knows_a_topic_when_its_creation_has_ended(brokers: Brokers) -> None:
-    """And none knows it when its deletion has ended."""
+    """When its deletion has ended, no broker knows the topic."""
     controller = brokers.controller.services.controller
     for name in map("t{}".format, range(20)):
         controller.create(name, by_hand={0: [1, 2], 1: [3, 2]})
@@ -182,7 +181,7 @@ def test_a_move_to_a_broker_that_stops_continues_when_it_is_back_and_can_be_canc
     brokers.create("t", {0: [controller]})
     brokers.create("u", {0: [controller]})
     services = brokers.controller.services
-    # No fetch of the new replica: the move stays in progress until the broker has started again.
+    # Without fetches of the new replica, the move stays in progress until the broker has started again.
     brokers.running[away].services.replicas.on_followed = lambda partition: None
     for name in ("t", "u"):
         services.controller.reassign(name, 0, [away])
@@ -229,12 +228,25 @@ def test_topics_written_by_other_brokers_and_old_tools_get_leaders_and_keep_thei
     brokers.wait_for("old", 3, [1, 3], index=1)
     topic = decode_topic("old", tree.get("/brokers/topics/old").data)
     assert topic.id != ZERO_ID
-    # A tool that does not know topic ids adds a partition, and so drops the id (KAFKA-14190).
+    # A tool that does not know topic ids drops the id when it adds a partition (KAFKA-14190).
     grown = topic._replace(assignment={**topic.assignment, 2: [1, 2]}, id=ZERO_ID)
     tree.commit([Set("/brokers/topics/old", encode_topic(grown))])
     brokers.wait_for("old", 1, [1, 2], index=2)
     eventually(lambda: decode_topic("old", tree.get("/brokers/topics/old").data).id == topic.id)
     assert all(one.services.cache.topic_id("old") == topic.id for one in brokers.running.values())
+
+
+def test_settings_of_a_topic_that_are_changed_through_several_brokers_in_turn_are_all_kept(brokers: Brokers) -> None:
+    brokers.create("t", {0: [1, 2]})
+    names = {1: "retention.ms", 2: "segment.ms", 3: "flush.ms"}
+    wanted: dict[str, str] = {}
+    for number in range(30):
+        asked = number % 3 + 1
+        change = {names[asked]: str(1_000_000 + number)}
+        services = brokers.running[asked].services
+        services.topic_settings.alter("t", lambda now, change=change: {**now, **change}, validate_only=False)
+        wanted |= change
+        assert services.configs.topic("t") == wanted
 
 
 def test_a_leader_is_elected_from_outside_the_isr_only_if_that_is_allowed(brokers: Brokers) -> None:
@@ -285,7 +297,7 @@ def test_a_failed_log_directory_costs_its_broker_the_leadership(brokers: Brokers
 def test_a_broker_forgets_the_topics_that_were_deleted_while_its_session_had_expired(
     start: Start, tree: Tree, zookeeper: ZooKeeper, connect: str, caplog: pytest.LogCaptureFixture, first: int
 ) -> None:
-    """Broker 2 loses ZooKeeper, as a controller or not. No controller tells it of deletions in that time."""
+    """Broker 2, the controller or not, loses ZooKeeper, so that no controller tells it of deletions."""
     proxy = TcpProxy(zookeeper.port)
     places = {1: connect, 2: f"{proxy.address}/{connect.partition('/')[2]}"}
     running = {broker_id: start(broker_id, places[broker_id]) for broker_id in (first, 3 - first)}
@@ -329,7 +341,7 @@ def test_a_leader_whose_disk_is_full_gives_way_and_follows_when_there_is_room(
     brokers.create("t", {0: [short, other], 1: [other, short]})
     for index in (0, 1):
         brokers.wait_until_known("t", index, id=other)
-    produce(brokers.controller.bootstrap_servers, "t", ["a"], acks="1")  # the follower without space is in the ISR
+    produce(brokers.controller.bootstrap_servers, "t", ["a"], acks="1")  # the follower without space joins the ISR
     monkeypatch.undo()
     for index in (0, 1):
         brokers.wait_for("t", other, sorted((short, other)), index)

@@ -1,4 +1,4 @@
-"""`kafkapy topics --zookeeper`: topics are listed, created, described, altered and deleted by their nodes alone."""
+"""`kafkapy topics --zookeeper` lists, creates, describes, alters and deletes topics by their nodes alone."""
 
 import json
 from collections.abc import Callable
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kafkapy.metadata.cluster import ClusterRegistry
+from kafkapy.metadata.configs import encode_settings
 from kafkapy.metadata.tree import Create, Operation, Set, Tree
 from kafkapy.server.broker import BrokerServer
 from kafkapy.tools.main import main
@@ -67,7 +68,7 @@ def test_a_running_broker_follows_the_written_nodes(server: BrokerServer, topics
 
 @pytest.fixture
 def brokerless(tree: Tree) -> Tree:
-    """Return the tree of a cluster with a topic and without a broker."""
+    """Return the tree of a cluster that has a topic and no broker."""
     ClusterRegistry(tree)
     data = b'{"version":2,"partitions":{"0":[1],"1":[1]},"adding_replicas":{},"removing_replicas":{}}'
     tree.ensure("/brokers/topics/t/partitions/0")
@@ -130,7 +131,7 @@ def test_no_partitions_are_added_to_a_topic_that_is_being_moved(brokerless: Tree
 
 
 def test_a_concurrent_change_is_kept(brokerless: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The controller gives a topic its id while partitions are added."""
+    """The controller gives the topic an id while the command adds partitions."""
     brokerless.commit([Create("/brokers/ids/1", ephemeral=True)])
     nodes = ZooKeeperTopics(brokerless)
     commit = type(brokerless).commit
@@ -146,6 +147,26 @@ def test_a_concurrent_change_is_kept(brokerless: Tree, monkeypatch: pytest.Monke
     nodes.add_partitions("t", 3)
     found = json.loads(brokerless.get("/brokers/topics/t").data)
     assert found == {"topic_id": "9YGeHKywTMavGcoCK2BPBg", "partitions": {"0": [1], "1": [1], "2": [1]}}
+
+
+@pytest.mark.parametrize("before", [None, {"flush.ms": "1"}], ids=["new", "old"])
+def test_a_setting_that_is_changed_at_the_same_time_is_kept(
+    brokerless: Tree, monkeypatch: pytest.MonkeyPatch, before: dict[str, str] | None
+) -> None:
+    path, theirs = "/config/topics/t", encode_settings({"retention.ms": "2"})
+    if before is not None:
+        brokerless.commit([Create(path, encode_settings(before))])
+    nodes = ZooKeeperTopics(brokerless)
+    commit = type(brokerless).commit
+
+    def commit_after_another(tree: Tree, operations: list[Operation]) -> list[Any]:
+        monkeypatch.undo()
+        commit(tree, [Create(path, theirs) if before is None else Set(path, theirs)])
+        return commit(tree, operations)
+
+    monkeypatch.setattr(type(brokerless), "commit", commit_after_another)
+    nodes.alter_settings("t", {"segment.bytes": "4096"}, [])
+    assert json.loads(brokerless.get(path).data)["config"] == {"retention.ms": "2", "segment.bytes": "4096"}
 
 
 def test_internal_topics_are_left_to_the_brokers(brokerless: Tree, topics: Call) -> None:

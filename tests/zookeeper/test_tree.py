@@ -1,4 +1,4 @@
-"""The tree in ZooKeeper does what the embedded one does."""
+"""The tree in ZooKeeper passes the same tests as the embedded tree."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""SCRAM users in ZooKeeper: those that Apache Kafka 3.9.1 has made log in here, and those made here log in to Kafka."""
+"""SCRAM users in ZooKeeper: those made by Apache Kafka 3.9.1 can log in to kafkapy, and the reverse."""
 
 from pathlib import Path
 from typing import Any
@@ -56,15 +56,15 @@ def test_users_made_by_kafkas_tool_log_in_here_at_once(start: Start, connect: st
 
 
 def test_all_brokers_of_a_cluster_ask_an_unknown_user_the_same(start: Start) -> None:
-    """Otherwise two brokers would tell who exists."""
+    """Otherwise the challenges of two brokers would differ only for users that do not exist."""
     listeners = {"listeners": "PLAINTEXT://127.0.0.1:0,CLIENT://127.0.0.1:0", **_underscored(LISTENERS)}
-    listeners["controlled_shutdown_enable"] = "false"  # a faster end
+    listeners["controlled_shutdown_enable"] = "false"  # so that the connection ends faster
     challenges = set()
     for number in (1, 2):
         with Wire(client_address(start(number, **listeners))) as wire:
             begin(wire, "SCRAM-SHA-256")
             response = wire.call(SASL_AUTHENTICATE, 2, auth_bytes=b"n,,n=unknown,r=nonce")
-            challenges.add(bytes(response.auth_bytes).partition(b",")[2])  # the salt and the iterations
+            challenges.add(bytes(response.auth_bytes).partition(b",")[2])  # keeps the salt and the iterations
     assert len(challenges) == 1
 
 

@@ -175,8 +175,8 @@ class LogDir:
         """
         try:
             # Offsets are read under the lock, so that an older state never replaces a newer one: else a log that is
-            # deleted during the write could get back into the file. Logs that are not open are read first: a log that
-            # finishes loading in between is then in both, and not in neither.
+            # deleted during the write could get back into the file. Logs that are not open are read first, so that a
+            # log that finishes loading in between is in both sets, and not in neither.
             with self._writing:
                 # a log that is removed after this line may be in this write, and is added to the new set
                 stale, checkpoint.stale = checkpoint.stale, set()
@@ -193,8 +193,8 @@ class LogDir:
             _log.debug("%s", refusal.message)  # the shortage itself is already reported
             checkpoint.refused = True
         else:
-            # Only a checkpoint that was refused before says something about the shortage: these few bytes often fit
-            # where records do not.
+            # The few bytes of a checkpoint often fit where records do not. So a write only says that the shortage may
+            # be over if the write before it was refused.
             if checkpoint.refused:
                 checkpoint.refused = False
                 self.env.shortage.written()
@@ -208,7 +208,7 @@ class LogDir:
         try:
             return self.env.files.sync_all(self._lock.fd)
         except OSError as error:
-            # The failed write may be that of another program. If it is ours, syncing its file fails, too.
+            # The failed write may be that of another program. If this broker made it, syncing its file fails, too.
             _log.warning("%s: the file system cannot be synced as a whole: %s", self.path, error)
             return False
 
@@ -218,7 +218,7 @@ class LogDir:
         """
         try:
             return os.stat(directory).st_dev == os.fstat(self._lock.fd).st_dev
-        except OSError:  # syncing its files says what is wrong
+        except OSError:  # the sync of its files reports the error
             return False
 
     def mark_clean(self) -> None:

@@ -18,6 +18,7 @@ from kafkapy.log.environment import Environment
 from kafkapy.log.failures import Shortage
 from kafkapy.log.partition_log import PartitionLog
 from kafkapy.log.storage.files import Files
+from kafkapy.runtime.config_def import ConfigError
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ class LogDirs:
         """Open and lock the directories `dirs` of log.dirs. `environment(path)` returns the Environment of a directory.
 
         A directory with an OSError is logged and left out. Raises DirLocked if another broker uses one of the
-        directories, NoLogDir if none can be used, ValueError if one is named twice.
+        directories, NoLogDir if none can be used, ConfigError if one is named twice.
         """
         self.opened: list[LogDir] = []
         self._refused: dict[Path, BaseException] = {}  # directories that could not be opened
@@ -45,7 +46,7 @@ class LogDirs:
 
     def _open(self, paths: list[str], environment: Callable[[str], Environment]) -> None:
         if len({os.path.realpath(path) for path in paths}) < len(paths):
-            raise ValueError(f"log.dirs names a directory twice: {', '.join(paths)}")
+            raise ConfigError("log.dirs", ",".join(paths), "names a directory twice")
         for path in paths:
             try:
                 self.opened.append(LogDir(environment(path)))
@@ -152,7 +153,7 @@ class LogDirs:
                 made = True
                 return log
             except OSError as error:
-                refusal = log_dir.env.disk_error(f"making {path}", error)
+                refusal = log_dir.env.disk_error(f"creating {path}", error)
             except KafkaError as error:
                 if error.code != Errors.KAFKA_STORAGE_ERROR:
                     raise

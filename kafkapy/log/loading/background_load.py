@@ -58,9 +58,9 @@ class Loading:
     ) -> None:
         """List the log directories, so that all logs to load are known. Fast, no matter how much has to be recovered.
 
-        Raises RuntimeError if a log is in two directories, see `find_logs`. `config_of(topic)` returns the settings of
-        a log. If `is_stray(topic, partition, topic id)` is true, the cluster does not know the log; its directory is
-        renamed to `-stray` and neither served nor deleted. `on_loaded(topic, partition)` is called on a loading thread
+        Raises LogInTwoDirectories, see `find_logs`. `config_of(topic)` returns the settings of a log. If
+        `is_stray(topic, partition, topic id)` is true, the cluster does not know the log; its directory is renamed to
+        `-stray` and neither served nor deleted. `on_loaded(topic, partition)` is called on a loading thread
         when a log was loaded or cannot be served; in the second case the reason was logged, and `LogManager.create`
         raises it. `on_loaded` is not called for a log that was deleted or renamed before it was loaded, because the
         caller of the deletion may hold locks that `on_loaded` needs.
@@ -184,12 +184,12 @@ class Loading:
                 self._manager.futures.on_loaded(log)
 
     def _open_future(self, log: PartitionLog, log_dir: LogDir, path: str, watch: LoadWatch) -> None:
-        """Load a log's copy in another directory. If that fails, the log is served all the same."""
+        """Load a log's copy in another directory. If that fails, the log is served without it."""
         key = (log.topic, log.partition)
         try:
             if log_dir.online:
                 future = self.open(key, path, log_dir, log.config, watch)
-                if log.topic_id is not None:  # else a copy of a deleted topic would take its place
+                if log.topic_id is not None:  # else the copy of a deleted topic of that name could replace the log
                     future.check_topic_id(log.topic_id)
                 self._manager.futures.adopt(log, future, log_dir)
                 log_dir.not_loaded.discard(key)
@@ -279,7 +279,7 @@ class Loading:
             return True
         if job.load.doom(job):
             return True
-        self._wait_for(job)  # it is loaded in this moment
+        self._wait_for(job)  # a thread has begun to load it, and it is too late to stop that
         return False
 
     def _delete_doomed(self, job: LoadJob) -> None:

@@ -1,8 +1,8 @@
-"""Find the logs in the log directories when the broker starts, and put right what an interrupted move has left.
+"""Find the logs in the log directories when the broker starts, and repair what an interrupted move has left.
 
-A log may be in one directory and its future log in another. If a crash came while the future log took the log's place,
-both directories may have the partition's name. The one with the file MOVED_IN then is the copy, and becomes a future
-log again: the other one has at least the same records. See kafkapy.log.moves.swapping.
+A log may be in one log directory and its future log in another. After a crash while the future log replaced the log,
+both may have the partition's name. Then the one with the file MOVED_IN is the copy, and becomes a future log again,
+because the other one has at least the same records. See kafkapy.log.moves.swapping.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ Place = tuple[LogDir, str]  # a log directory, and the path of a partition's dir
 _log = logging.getLogger(__name__)
 
 
+class LogInTwoDirectories(RuntimeError):
+    """Raised if two log directories have a log of the same partition, and it is unknown which one is the copy."""
+
+
 class FoundLogs(NamedTuple):
     """The logs to load: for each readable log directory the paths of its logs, and the places of future logs."""
 
@@ -30,8 +34,8 @@ class FoundLogs(NamedTuple):
 def find_logs(log_dirs: Iterable[LogDir], remove_later: Callable[[LogDir, str], object]) -> FoundLogs:
     """List the log directories. Directories that are marked for deletion are removed with `remove_later`.
 
-    Raises RuntimeError if a log is in two directories, and nothing says which one is the copy. Kafka does not start
-    then either. A directory that cannot be read goes offline.
+    Raises LogInTwoDirectories if a log is in two directories, and not exactly one of them is marked as the copy; Kafka
+    does not start then either. A directory that cannot be read goes offline.
     """
     found = FoundLogs([], {})
     places: dict[TopicPartition, Place] = {}
@@ -66,10 +70,17 @@ def find_logs(log_dirs: Iterable[LogDir], remove_later: Callable[[LogDir, str], 
 
 
 def _without_copy(key: TopicPartition, one: Place, other: Place) -> tuple[Place, Place]:
-    """Return which of two places is the log's, and the place of its copy, which has become a future log again."""
+    """Rename the copy of a log that was found in two places, so that it is a future log again.
+
+    Return (place of the log, new place of the copy). Raises OSError, and LogInTwoDirectories if the copy cannot be told
+    from the log.
+    """
     copies = [(log_dir, path) for log_dir, path in (one, other) if _is_moved_in(log_dir, path)]
     if len(copies) != 1:
-        raise RuntimeError(f"{names.dir_name(*key)} is in two directories, {one[1]} and {other[1]}: remove one of them")
+        raise LogInTwoDirectories(
+            f"{names.dir_name(*key)} is in two directories, {one[1]} and {other[1]}: move one of them elsewhere, "
+            "usually the one with fewer records"
+        )
     log_dir, path = copies[0]
     renamed = os.path.join(log_dir.env.log_dir, names.future_dir_name(*key))
     log_dir.env.files.rename(path, renamed)

@@ -197,7 +197,7 @@ class LogLoader:
                 self._list_all()
 
     def _list_all(self) -> None:
-        """List the directory again, so that all segments are opened: some need a look, or a recovery."""
+        """List the directory again, with the files of all segments, because some must be checked or recovered."""
         self._entries, self._older = clear_leftovers(self._files, self._directory, self._report)
 
     def _begin(self, entries: dict[str, Entry]) -> None:

@@ -18,8 +18,8 @@ _NO_WATCH = b"\0"
 
 
 class MultiRead:
-    """A request of kazoo's kind. `reads` are pairs of a node's path, which begins with the chroot, and True for the
-    names of its children, False for its data.
+    """A request in the form that kazoo sends. `reads` are pairs of a node's path, which begins with the chroot, and
+    True to read the names of its children, False to read its data.
 
     The result has one element for each read: (data, ZnodeStat), a list of names, or an exception.
     """

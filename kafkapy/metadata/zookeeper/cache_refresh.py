@@ -60,7 +60,7 @@ class Refresh:
         asked_for: set[Read],
         following: dict[Read, None],
     ) -> None:
-        """Have the children of a node read that are not known yet, and note those that are gone."""
+        """Add the reads of a node's unknown children to `following`, and record in `found` that children are gone."""
         known = self._cache.nodes
         are_partitions = self._followed.is_partitions(path)
         if are_partitions and path not in known and found.get(path) is None:  # else it was read for its data, too

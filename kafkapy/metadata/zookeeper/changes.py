@@ -69,13 +69,13 @@ class Changes:
         return bool(self._unsure)
 
     def send_all(self, group: Iterable[Change]) -> tuple[set[Read], dict[str, Node | None], list[Change]]:
-        """Send the changes to ZooKeeper and wait for the answers. When an answer does not come, send no more: changes
-        are made in their order, and that one has to be repeated first.
+        """Send the changes to ZooKeeper and wait for the answers. If an answer does not come, send no more changes:
+        changes are made in order, so the unanswered one has to be repeated first.
 
         Return the reads of nodes that must be made before the changes' callbacks may be called, the nodes without
         watches as the changes have left them, and the changes that were not sent. Only this process writes nodes
-        without watches, so they need not be read. A new topic is among them, so that the nodes below it have a parent
-        in the cache, and among the reads, which set its watch.
+        without watches, so they need not be read. A new topic is in both results: among the nodes, so that the nodes
+        below it have a parent in the cache, and among the reads, which set its watch.
         """
         touched: set[Read] = set()
         known: dict[str, Node | None] = {}

@@ -82,7 +82,8 @@ class ZooKeeperSettings(NamedTuple):
 
     @property
     def servers(self) -> str:
-        return self.connect.partition("/")[0]
+        """The part of `connect` before the chroot, without blanks: kazoo refuses one after a port."""
+        return "".join(self.connect.partition("/")[0].split())
 
 
 def connected(settings: ZooKeeperSettings, hosts: str, on_state: Callable[[str], None]) -> Any:
@@ -148,7 +149,7 @@ def refused_login(servers: str) -> str:
 def _no_answer(settings: ZooKeeperSettings, last: str) -> str:
     return (
         f"ZooKeeper at {settings.servers} does not answer within {settings.connection_timeout_ms / 1000:g} s: is "
-        "zookeeper.connect right, and does it run? (zookeeper.connection.timeout.ms sets how long to wait"
+        "zookeeper.connect right, and is ZooKeeper running? (zookeeper.connection.timeout.ms sets how long to wait"
         + (f"; the last attempt ended with: {last})" if last else ")")
     )
 
@@ -166,9 +167,9 @@ def close(client: Any) -> bool:
 
 
 def revive(client: Any) -> bool:
-    """Start a kazoo client again if it has given up connecting, and return True if so. kazoo does so after a refused
-    login, even if the login was refused only because the server was stopping. It also forgets the session, which
-    ZooKeeper keeps until it expires. Does nothing after `close`."""
+    """Start a kazoo client again if it has given up connecting, and return True if so. kazoo gives up after a refused
+    login, even if the login was refused only because the server was stopping. kazoo then also forgets the session,
+    which ZooKeeper keeps until it expires. Does nothing after `close`."""
     loop = client._connection._connection_routine
     has_given_up = loop is not None and not loop.is_alive()
     if has_given_up:

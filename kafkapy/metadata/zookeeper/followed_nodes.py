@@ -1,4 +1,4 @@
-"""Which nodes of ZooKeeper's tree the cache has, and which of them have a watch."""
+"""Decides which nodes of ZooKeeper's tree are in the cache, and which of them have a watch."""
 
 from __future__ import annotations
 
@@ -56,9 +56,7 @@ class FollowedNodes:
         return self._depth_below_topics(path) == 1
 
     def reads_of_new(self, path: str) -> tuple[Read, ...]:
-        """Return the reads by which a node that was found by its name is completed. They find the names of nodes below
-        it, too.
-        """
+        """Return the reads that load a node of which only the name is known, and the names of the nodes below it."""
         depth = self._depth_below_topics(path)
         if depth == 0:
             return (path, False), (f"{path}/partitions", True)

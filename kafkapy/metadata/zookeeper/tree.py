@@ -377,7 +377,7 @@ class ZooKeeperTree(Tree):
                 call(callback)
         unmade = self._changes.to_resend()
         with self._condition:
-            self._waiting.extendleft(reversed(unmade))  # the loads may lose the connection again
+            self._waiting.extendleft(reversed(unmade))  # before the loads, which may lose the connection again
         self._load_and_unload()
         with self._condition:
             group = list(self._waiting)

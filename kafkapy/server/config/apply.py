@@ -53,8 +53,8 @@ def load_policy(name: str) -> RetentionPolicy | None:
     module, _, attribute = name.partition(":")
     try:
         policy = getattr(importlib.import_module(module), attribute)()
-    except (ImportError, AttributeError, TypeError) as error:
-        raise ConfigError(_POLICY, name, f"the policy cannot be made: {error}") from error
+    except Exception as error:  # the operator's code may raise anything
+        raise ConfigError(_POLICY, name, f"the policy cannot be made: {type(error).__name__}: {error}") from error
     if not callable(getattr(policy, "rules", None)):
         raise ConfigError(_POLICY, name, "a policy has a method rules(log, now_ms), as kafkapy.log.retention says")
     return cast("RetentionPolicy", policy)
@@ -87,7 +87,8 @@ def replication_throttles(config: BrokerConfig, clock: Clock) -> ReplicationThro
 
 
 def throttle_limits(config: BrokerConfig) -> dict[str, int]:
-    """Return the bytes per second of the throttles by the names of the settings, which exist only as dynamic ones."""
+    """Return the limits of the throttles that are set, in bytes per second, by the names of their settings. These
+    settings exist only as dynamic ones."""
     texts = {**config.dynamic_default, **config.dynamic_broker}
     return {name: key.parse(texts[name]) for name, key in DYNAMIC_ONLY_KEYS.items() if name in texts}
 
@@ -125,12 +126,12 @@ def of_listeners(config: BrokerConfig, name: str) -> dict[str, int]:
 
 
 def mutation_windows(config: BrokerConfig) -> Windows:
-    """Return how the rates of created and deleted partitions are sampled."""
+    """Return the windows over which the rates of created and deleted partitions are measured."""
     return Windows(config["controller.quota.window.num"], config["controller.quota.window.size.seconds"] * 1000)
 
 
 def quota_windows(config: BrokerConfig) -> Windows:
-    """Return over what quotas of clients and rates of new connections are taken."""
+    """Return the windows over which the rates of clients with quotas, and of new connections, are measured."""
     return Windows(config["quota.window.num"], config["quota.window.size.seconds"] * 1000)
 
 

@@ -1,4 +1,4 @@
-"""The settings of authorization: which authorizer there is, and who may do everything."""
+"""The settings of authorization: the authorizer, and the super users."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def super_users(config: BrokerConfig) -> frozenset[str]:
 
 
 def check(config: BrokerConfig) -> None:
-    """Raise ConfigError if there is no such authorizer, or if a super user is not a principal."""
+    """Raise ConfigError if the authorizer is unknown or cannot be used with the other settings, or if a super user is
+    not a principal."""
     value = config[AUTHORIZER]
     if value and not is_hook(value) and value not in ACL_AUTHORIZERS:
         raise ConfigError(

@@ -6,6 +6,7 @@ underscores for dots. An instance never changes: `with_dynamic` returns a new on
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,8 @@ class BrokerConfig:
     `static_values` has the texts of the settings from the file and the command line, `dynamic_default` those of the
     cluster-wide dynamic settings, `dynamic_broker` those of this broker's dynamic settings. `unknown` has the names
     that are not settings, `inert` the names of settings without effect in this broker. `broker_id` is -1 until the
-    broker has generated its id. `listeners` has no KRaft controller listeners.
+    broker has generated its id. `log_dirs` are absolute paths without `.` and `..`, as in LogDirs. `listeners` has no
+    KRaft controller listeners.
     """
 
     auto_create_topics_enable: bool
@@ -189,7 +191,9 @@ class BrokerConfig:
     def _derive(self) -> None:
         """Set the attributes that are computed from several settings."""
         directories = self.values["log.dirs"] if self.values["log.dirs"] is not None else self.values["log.dir"] or ""
-        self.log_dirs: tuple[Path, ...] = tuple(Path(part.strip()) for part in directories.split(",") if part.strip())
+        self.log_dirs: tuple[Path, ...] = tuple(
+            Path(os.path.abspath(part.strip())) for part in directories.split(",") if part.strip()
+        )
         self.log_config: LogConfig = LogConfig.from_broker(self.values)
         self.max_connections_per_ip_overrides: dict[str, int] = parse_per_ip(
             "max.connections.per.ip.overrides", self.values["max.connections.per.ip.overrides"]

@@ -36,12 +36,12 @@ explains it: an authorizer in Java other than Kafka's (`authorizer.class.name`),
 (`authorizer.zookeeper.url`), a Java class that names principals (`principal.builder.class`) or decides quotas
 (`client.quota.callback.class`), a Java policy for topics or settings (`create.topic.policy.class.name`,
 `alter.config.policy.class.name`), delegation tokens (`delegation.token.secret.key`, `delegation.token.master.key`),
-Kerberos (`sasl.kerberos.*`, GSSAPI), unknown settings of TLS and SASL, names of listeners or mechanisms with capital
-letters in such settings, and restrictions of the TLS to ZooKeeper (`zookeeper.ssl.crl.enable`,
-`zookeeper.ssl.ocsp.enable`, `zookeeper.ssl.cipher.suites`, `zookeeper.ssl.enabled.protocols`,
-`zookeeper.ssl.protocol`). An empty value and Kafka's default are accepted. These settings are refused while the broker
-runs, too. If Apache Kafka has stored one as a dynamic setting, it also prevents the start, unless it is for a listener
-that this broker does not have, or the file sets it to an accepted value.
+Kerberos (`sasl.kerberos.*`, GSSAPI), passwords that are kept elsewhere (`config.providers`), unknown settings of TLS
+and SASL, names of listeners or mechanisms with capital letters in such settings, and restrictions of the TLS to
+ZooKeeper (`zookeeper.ssl.crl.enable`, `zookeeper.ssl.ocsp.enable`, `zookeeper.ssl.cipher.suites`,
+`zookeeper.ssl.enabled.protocols`, `zookeeper.ssl.protocol`). An empty value and Kafka's default are accepted. These
+settings are refused while the broker runs, too. If Apache Kafka has stored one as a dynamic setting, it also prevents
+the start, unless it is for a listener that this broker does not have, or the file sets it to an accepted value.
 
 Without `zookeeper.connect` this broker stores its metadata itself.
 

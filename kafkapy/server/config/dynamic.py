@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata import paths
 from kafkapy.metadata.configs import BROKERS, ConfigRegistry
-from kafkapy.metadata.tree import wait
 from kafkapy.runtime.config_def import ConfigError
 from kafkapy.server.config.alter import check_broker
 from kafkapy.server.config.broker_config import BrokerConfig
@@ -51,9 +51,7 @@ class DynamicConfig:
                 paths.config(BROKERS, paths.DEFAULT_ENTITY): registry.broker_default(),
             },
         )
-        again = encrypted_again(self._services.config, registry.broker(broker_id))
-        if again is not None:
-            wait(registry.set_broker, broker_id, again)
+        if registry.alter_broker(broker_id, partial(encrypted_again, self._services.config)) is not None:
             log.info("stored passwords are now encrypted with the present password.encoder.secret")
         self._apply_stored()
 
@@ -78,9 +76,13 @@ class DynamicConfig:
     def _with_stored(self) -> tuple[BrokerConfig, dict[str, str]]:
         """Return the broker's settings with the stored dynamic ones, and an error message, by name, for each stored
         setting that cannot be used."""
-        registry, config = self._registry, self._services.config
-        broker, unreadable = decrypted(config, registry.broker(self._services.broker_id))
-        fits, errors = fitting(config, registry.broker_default(), broker)
+        return self._with(self._registry.broker(self._services.broker_id), self._registry.broker_default())
+
+    def _with(self, broker: Mapping[str, str], default: Mapping[str, str]) -> tuple[BrokerConfig, dict[str, str]]:
+        """Return the same as `_with_stored`, for these settings of this broker and of all brokers."""
+        config = self._services.config
+        readable, unreadable = decrypted(config, broker)
+        fits, errors = fitting(config, default, readable)
         return fits, errors | unreadable
 
     def _check_listeners(self, config: BrokerConfig) -> None:
@@ -106,9 +108,13 @@ class DynamicConfig:
 
         With `validate_only`, only check the result. Raise KafkaError if a setting is invalid or cannot be stored.
         """
-        with self._changing:
-            broker_id = self._services.broker_id
-            before, _ = self._with_stored()
+        broker_id, registry = self._services.broker_id, self._registry
+
+        def checked(stored: dict[str, str]) -> dict[str, str] | None:
+            if per_broker:
+                before, _ = self._with(stored, registry.broker_default())
+            else:
+                before, _ = self._with(registry.broker(broker_id), stored)
             current = before.dynamic_broker if per_broker else before.dynamic_default
             values = change(current)
             after = check_broker(before, values, per_broker=per_broker)
@@ -116,15 +122,15 @@ class DynamicConfig:
                 self._check_listeners(after)
             stored_values = self._encrypted(values)
             if validate_only:
-                return
+                return None
             # Stored settings that are ignored, such as a password with another secret, are kept unless changed.
-            stored = self._registry.broker(broker_id) if per_broker else self._registry.broker_default()
             kept = {name: text for name, text in change(stored).items() if name not in current and name not in values}
-            values = {**kept, **stored_values}
-            if per_broker:
-                wait(self._registry.set_broker, broker_id, values)
-            else:
-                wait(self._registry.set_broker_default, values)
+            return {**kept, **stored_values}
+
+        with self._changing:
+            values = registry.alter_broker(broker_id, checked) if per_broker else registry.alter_broker_default(checked)
+            if values is None:
+                return
             self._services.config, _ = self._with_stored()
             self._on_change(self._services.config)
         now = {name: shown(name, text) for name, text in values.items()}

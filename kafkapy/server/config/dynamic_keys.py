@@ -159,7 +159,7 @@ def changed(config: BrokerConfig, values: Mapping[str, str], *, per_broker: bool
     for name in _THREAD_POOLS:
         before, after = config[name], new[name]
         if after != before and not before // 2 <= after <= before * 2:
-            raise ConfigError(name, after, f"must be from half to double of the {before} of now")
+            raise ConfigError(name, after, f"must be from half to double of the present value, which is {before}")
         if after < 1 <= before:
             raise ConfigError(name, after, "must be at least 1")
     return new

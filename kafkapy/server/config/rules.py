@@ -3,6 +3,7 @@ KRaft."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from kafkapy.log.config import TOPIC_SYNONYMS, check_topic_values
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from kafkapy.server.config.broker_config import BrokerConfig
 
 _MIB = 1024 * 1024
+# Without a port, kazoo takes 2181, as ZooKeeper's own client does (ConnectStringParser). IPv6 addresses need brackets.
+_ZOOKEEPER_SERVER = re.compile(r"(\[[^\[\]]+\]|[^:\[\]]+)(:(?P<port>[0-9]+))?")
 
 
 def check(config: BrokerConfig) -> None:
@@ -45,15 +48,15 @@ def _check_zookeeper(config: BrokerConfig) -> None:
         raise ConfigError(
             "zookeeper.set.acl",
             "true",
-            f"needs an identity that ZooKeeper knows us by: set {USER}, or zookeeper.ssl.keystore.location",
+            f"needs an identity of this broker in ZooKeeper: set {USER}, or zookeeper.ssl.keystore.location",
         )
 
 
 def _check_zookeeper_address(connect: str) -> None:
     servers, slash, chroot = connect.partition("/")
     for server in servers.split(","):
-        host, _, port = server.strip().rpartition(":")
-        if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        parts = _ZOOKEEPER_SERVER.fullmatch(server.strip())
+        if parts is None or int(parts["port"] or 0) > 65535:
             raise ConfigError("zookeeper.connect", connect, f"must be HOST:PORT with commas between ({server} is not)")
     path = chroot.rstrip("/")
     if slash and path and any(part in ("", ".", "..") for part in path.split("/")):

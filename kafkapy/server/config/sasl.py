@@ -33,7 +33,7 @@ INTER_BROKER = "sasl.mechanism.inter.broker.protocol"
 
 ONLY_IN_FILE = "may name a class in Python only in the broker's own file"
 DEFAULT_BUILDER = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
-# Kafka's own classes, which mean what is built in.
+# Kafka's own classes, which stand for what is built in here.
 BUILT_IN_CALLBACKS = {
     "PLAIN": ("org.apache.kafka.common.security.plain.internals.PlainServerCallbackHandler",),
     "SCRAM-SHA-256": ("org.apache.kafka.common.security.scram.internals.ScramServerCallbackHandler",),
@@ -152,7 +152,7 @@ def full_name(listener: str, name: str, mechanism: str = "") -> str:
 
 
 def _enabled(config: BrokerConfig, listener: str) -> list[str]:
-    """Return the mechanisms of a listener that this broker has."""
+    """Return the mechanisms that a listener offers. Raise ConfigError if one is not supported, or if there is none."""
     given = config.of_listener(listener, ENABLED)
     wanted = list(dict.fromkeys(name.strip().upper() for name in given if name.strip().upper() != "GSSAPI"))
     key = full_name(listener, ENABLED)
@@ -254,8 +254,8 @@ def _hook(config: BrokerConfig, listener: str, name: str, mechanism: str, built_
     if is_hook(value):
         used = config.name_in_use(listener, name, mechanism)
         if config.static_values.get(used, "").strip() != value:
-            # Not only refused by name, in `dynamic_keys`: a setting of a listener whose name has a dot is read, but not
-            # recognised there. Whoever may alter settings would have this broker run any function.
+            # `dynamic_keys` refuses such settings by their names, but does not recognise them if the listener's name
+            # has a dot. Without this check, a client that may alter settings could have this broker run any function.
             raise ConfigError(used, value, ONLY_IN_FILE)
         return value
     raise ConfigError(

@@ -33,9 +33,13 @@ _KERBEROS = "Kerberos (GSSAPI) is not supported"
 _POLICIES = "policies in Java are not supported: this broker makes every topic and every change that a client asks for"
 _OTHER_ACLS = "ACLs are read from the broker's own ZooKeeper only"
 _QUOTAS = "classes in Java that decide quotas are not supported: this class would limit no client"
+_PROVIDERS = (
+    "config providers are not supported: a value such as ${file:/run/secrets:password} would itself be the password"
+)
 _ZOOKEEPER_TLS = "the TLS of connections to ZooKeeper cannot be restricted in this way"
 _BY_NAME = {
     "authorizer.zookeeper.url": _OTHER_ACLS,
+    "config.providers": _PROVIDERS,
     "client.quota.callback.class": _QUOTAS,
     "create.topic.policy.class.name": _POLICIES,
     "alter.config.policy.class.name": _POLICIES,
@@ -76,15 +80,16 @@ def check(config: BrokerConfig) -> None:
 
 
 def check_zookeeper(config: BrokerConfig) -> None:
-    """Raise ConfigError if a setting in the file restricts the TLS to ZooKeeper in a way that is not supported: for
-    commands, to which the other settings that `check` refuses mean nothing."""
+    """Raise ConfigError if a setting in the file restricts the TLS to ZooKeeper in a way that is not supported. This is
+    for commands: for them, the other settings that `check` refuses have no meaning."""
     missing = [name for name in _missing(config.static_values) if _BY_NAME.get(name) is _ZOOKEEPER_TLS]
     if missing:
         _refuse(config.static_values, missing, _ADVICE)
 
 
 def _check_builders(config: BrokerConfig) -> None:
-    """Raise ConfigError if a class in Python shall make the principals of a listener whose clients do not log in."""
+    """Raise ConfigError if a class in Python is named to make the principals of a listener whose clients do not log
+    in."""
     for listener in config.listeners:
         builder = config.of_listener(listener.name, BUILDER)
         if listener.protocol not in SASL_PROTOCOLS and builder and is_hook(builder):

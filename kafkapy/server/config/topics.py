@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.config import LogConfig
-from kafkapy.metadata.tree import wait
 from kafkapy.server.config.alter import check_topic, stored_topic
 
 if TYPE_CHECKING:
@@ -52,16 +51,21 @@ class TopicSettings:
         check them if `validate_only` is True. Raise KafkaError if the topic does not exist or an override is invalid.
         """
         services = self._services
+
+        def checked(stored: Overrides) -> Overrides | None:
+            overrides = change(stored)
+            self.check(overrides)
+            return None if validate_only else overrides
+
         with self._changing:
             if not topic:
                 raise KafkaError(Errors.INVALID_REQUEST, "a topic's settings need its name")
             if topic not in services.cache:
                 raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic}")
-            overrides = change(services.configs.topic(topic))
-            config = self.check(overrides)
-            if validate_only:
+            overrides = services.configs.alter_topic(topic, checked)
+            if overrides is None:
                 return
-            wait(services.configs.set_topic, topic, overrides)
+            config = stored_topic(services.config, overrides)
             self._apply(topic, config)
         services.roles.settings_changed(topic)
         ignored = config.format_ignored()

@@ -160,9 +160,9 @@ class FetchSessionCache:
 
     When the cache is full, a new session replaces the least recently used one if that was not used for more than
     `eviction_seconds`. Otherwise it replaces the smallest session that was created more than `eviction_seconds` ago, if
-    the new one has at least as many partitions. A follower's session replaces a consumer's session of any age and size,
-    and the session of another follower by the rules above; a consumer's replaces a follower's only if that was not
-    used. Without a session, fetches are full fetches.
+    the new one has more partitions. A follower's session replaces a consumer's session of any age and size, and the
+    session of another follower by the rules above; a consumer's replaces a follower's only if that was not used.
+    Without a session, fetches are full fetches.
 
     Unlike in Kafka, no principal can take all the room: if no other session may be replaced, a consumer's new session
     replaces the least recently used one of the principal that has most of what is used up (sessions or partitions), if
@@ -331,7 +331,7 @@ class FetchSessionCache:
             if not evictable:
                 return False
             victim = min(evictable, key=lambda one: (len(one.partitions), one.id))
-            if size < len(victim.partitions) and not (for_follower and not victim.is_follower):
+            if size <= len(victim.partitions) and not (for_follower and not victim.is_follower):
                 return False
         self._drop(victim.id)
         self.evictions += 1

@@ -1,4 +1,4 @@
-"""Which partitions `kafkapy topics describe` shows if it is asked for those with a problem only."""
+"""The options of `kafkapy topics describe` that show only partitions with a problem."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Choice(NamedTuple):
     needs_min_isr: bool = False
 
     def only(self, topics: list[Document], backend: TopicBackend) -> list[Document]:
-        """Return the topics that have such partitions, with these partitions only."""
+        """Return the topics that have chosen partitions, with only these partitions."""
         live = backend.live_brokers()
         found = []
         for topic in topics:

@@ -21,7 +21,7 @@ from kafkapy.metadata.ids import ZERO_ID, encode_id
 from kafkapy.metadata.topic_nodes import Topic, encode_topic
 from kafkapy.metadata.topic_rules import NOT_GIVEN, is_internal, plan_more_partitions, plan_topic
 from kafkapy.metadata.topics import TopicRegistry
-from kafkapy.metadata.tree import BadVersion, Create, NodeExists, Operation, Set, Tree
+from kafkapy.metadata.tree import BadVersion, Create, Node, NodeExists, NoNode, Operation, Set, Tree
 from kafkapy.runtime.config_def import ConfigError
 from kafkapy.runtime.printable import printable
 from kafkapy.tools.common.errors import CallError, ToolError
@@ -110,23 +110,31 @@ class ZooKeeperTopics:
         return len(planned)
 
     def alter_settings(self, name: str, changes: Mapping[str, str], removed: Sequence[str]) -> None:
-        self._read(name)
-        settings = {**self._settings(name), **changes}
-        for key in removed:
-            settings.pop(key, None)
-        known = {key: text for key, text in settings.items() if key in TOPIC_KEYS or key in changes}
-        check_overrides(LogConfig(), known)
-        steps: list[Operation] = [self._write_settings(name, settings)]
-        if self._tree.exists(paths.CONFIG_CHANGES):
-            notification = paths.to_json({"version": _CHANGE_NOTIFICATION_VERSION, "entity_path": f"{TOPICS}/{name}"})
-            steps.append(Create(f"{paths.CONFIG_CHANGES}/config_change_", notification, sequence=True))
-        self._tree.commit(steps)
+        path = paths.config(TOPICS, name)
+        while True:
+            self._read(name)
+            node = self._tree.find(path)
+            settings = {**_settings_in(node, path), **changes}
+            for key in removed:
+                settings.pop(key, None)
+            known = {key: text for key, text in settings.items() if key in TOPIC_KEYS or key in changes}
+            check_overrides(LogConfig(), known)
+            data = encode_settings(settings)
+            steps: list[Operation] = [Create(path, data) if node is None else Set(path, data, node.version)]
+            if self._tree.exists(paths.CONFIG_CHANGES):
+                value = {"version": _CHANGE_NOTIFICATION_VERSION, "entity_path": f"{TOPICS}/{name}"}
+                steps.append(Create(f"{paths.CONFIG_CHANGES}/config_change_", paths.to_json(value), sequence=True))
+            try:
+                self._tree.commit(steps)
+            except (BadVersion, NodeExists, NoNode):
+                if self._tree.find(path) == node:  # such as a node that the login may not read
+                    raise
+                continue  # a broker or another tool has written the node since it was read: read it again
+            return
 
     def add_partitions(self, name: str, count: int) -> None:
         if is_internal(name):
-            raise KafkaError(
-                Errors.INVALID_REQUEST, f"{name} is the brokers' own; its partitions are not to be changed"
-            )
+            raise KafkaError(Errors.INVALID_REQUEST, f"topic {name} is internal: its partitions cannot be changed")
         path = paths.topic(name)
         while True:
             topic = self._read(name)
@@ -149,7 +157,7 @@ class ZooKeeperTopics:
         if not self._tree.exists(paths.topic(name)):
             raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
         if is_internal(name):
-            raise KafkaError(Errors.INVALID_REQUEST, f"{name} is the brokers' own, and is not to be deleted")
+            raise KafkaError(Errors.INVALID_REQUEST, f"topic {name} is internal: it cannot be deleted")
         self._tree.ensure(paths.DELETE_TOPICS)
         already = ""
         try:
@@ -205,11 +213,7 @@ class ZooKeeperTopics:
 
     def _settings(self, name: str) -> dict[str, str]:
         path = paths.config(TOPICS, name)
-        node = self._tree.find(path)
-        value = paths.from_json(node.data, path).get("config", {}) if node is not None else {}
-        if not isinstance(value, dict):
-            raise ValueError(f"the metadata at {path} has no settings by name")
-        return {str(key): str(text) for key, text in value.items()}
+        return _settings_in(self._tree.find(path), path)
 
     def _write_settings(self, name: str, settings: Mapping[str, str]) -> Operation:
         path = paths.config(TOPICS, name)
@@ -236,3 +240,10 @@ class ZooKeeperTopics:
                 "no broker is registered in ZooKeeper, so replicas cannot be assigned: start one first",
             )
         return found
+
+
+def _settings_in(node: Node | None, path: str) -> dict[str, str]:
+    value = paths.from_json(node.data, path).get("config", {}) if node is not None else {}
+    if not isinstance(value, dict):
+        raise ValueError(f"the metadata at {path} has no settings by name")
+    return {str(key): str(text) for key, text in value.items()}

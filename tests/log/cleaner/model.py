@@ -1,22 +1,23 @@
-"""A model of compaction: the expected content of a compacted log, as a plain list of batches."""
+"""A model of compaction: computes the expected content of a compacted log, as a plain list of batches."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass
 class ModelBatch:
-    """`records`: (offset, timestamp, key, value, headers) that are left. `marker`: None, or whether it commits."""
+    """A batch of the model. `records` has the remaining (offset, timestamp, key, value, headers). `marker` is None for
+    a data batch, True for a commit marker, False for an abort marker."""
 
     base: int
     last: int
     producer: int | None
     epoch: int
-    transaction: object  # the same object in its batches and its marker; None without a transaction
+    transaction: object  # shared by all batches of a transaction and its marker, or None
     records: list = field(default_factory=list)
     marker: bool | None = None
     horizon: int | None = None
     present: bool = True
-    emptied: bool = False  # a marker whose record is gone
+    emptied: bool = False  # True for a marker whose record is removed
 
 
 class Transaction:
@@ -25,7 +26,7 @@ class Transaction:
 
 
 class Model:
-    """Batches in the order of the log."""
+    """The batches of a log, in order."""
 
     def __init__(self, delete_retention_ms):
         self.delete_retention_ms = delete_retention_ms
@@ -43,9 +44,9 @@ class Model:
         self.batches.append(ModelBatch(offset, offset, producer, epoch, transaction, marker=commit))
 
     def clean(self, start, mapped_to, end, now, producers):
-        """Clean the batches below `end`, with the keys of the offsets `start` to `mapped_to` in the map.
+        """Clean the batches below offset `end`. The map has the keys of the records from `start` to `mapped_to`.
 
-        producers: {id: (epoch, offset of its last data record, or -1)} of those that the log remembers.
+        `producers` are those that the log remembers: {id: (epoch, offset of its last data record or -1)}.
         """
         latest = {}
         for batch in self.batches:

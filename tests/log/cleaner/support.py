@@ -1,4 +1,4 @@
-"""Shared by the cleaner's tests: a log to write to, to clean and to read back batch by batch."""
+"""Helpers of the cleaner's tests: a log that can be written, cleaned, and read back batch by batch."""
 
 import os
 from typing import NamedTuple
@@ -22,7 +22,7 @@ class Stored(NamedTuple):
 
 
 class UnsyncedFiles(Files):
-    """Files without fsync: these tests end processes, which lose no written data, but never the machine."""
+    """Files without fsync. These tests crash processes, never the machine, so written data is not lost."""
 
     def sync(self, file):
         pass
@@ -32,7 +32,7 @@ class UnsyncedFiles(Files):
 
 
 class CleanerBench(Bench):
-    """A compacted log, `log`, with a manual clock, and cleanings of it."""
+    """A compacted log, `log`, with a manual clock and methods that write and clean it."""
 
     def __init__(self, directory, *, files=None, **settings):
         super().__init__(
@@ -85,7 +85,7 @@ class CleanerBench(Bench):
         return self.clean(**settings)
 
     def restart(self, *, clean=False):
-        """Load the log again, as after a crash or a clean stop."""
+        """Load the log again, as after a crash or, with `clean`, after a clean stop."""
         if clean:
             self.log.close()
         else:
@@ -96,7 +96,7 @@ class CleanerBench(Bench):
         self.log.set_high_watermark(high_watermark)
 
     def forget_snapshots(self):
-        """Remove the producer snapshots, so that the producer state has to come from the log."""
+        """Remove the producer snapshots, so that a load rebuilds the producer state from the log."""
         for path in (self.directory / "t-0").glob("*.snapshot"):
             os.unlink(path)
 

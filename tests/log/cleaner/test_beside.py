@@ -1,4 +1,4 @@
-"""Other work on a log during a cleaning: flushes, the high watermark, readers of committed records."""
+"""Work on a log during a cleaning: flushes, changes of the high watermark, and reads of committed records."""
 
 from types import SimpleNamespace
 
@@ -17,7 +17,7 @@ from .support import NOW, CleanerBench, UnsyncedFiles
 
 
 class DuringSync(UnsyncedFiles):
-    """Files that call `happening` in the middle of the next sync of records."""
+    """Files that call `happening` during the next sync of records."""
 
     happening = None
 
@@ -43,7 +43,7 @@ def partition_of(log):
 
 
 def test_a_flush_moves_the_recovery_point_though_segments_are_swapped_meanwhile(tmp_path):
-    """Otherwise consumers would not see the acknowledged records until the next append."""
+    """Otherwise consumers would not see acknowledged records until the next append."""
     files = DuringSync()
     bench = filled(tmp_path, files=files, flush_messages=1)
     log, before = bench.log, bench.log.segments
@@ -54,7 +54,7 @@ def test_a_flush_moves_the_recovery_point_though_segments_are_swapped_meanwhile(
 
 
 class AlwaysMoving(PartitionLog):
-    """A log whose high watermark advances after each read of it without the log's lock."""
+    """A log whose high watermark advances whenever it is read without the log's lock."""
 
     looks = 0
     _high_watermark = 0
@@ -74,7 +74,7 @@ class AlwaysMoving(PartitionLog):
 
 @pytest.mark.parametrize("change", [CleanerBench.clean, lambda bench: bench.log.delete_old_segments()])
 def test_the_high_watermark_that_moves_up_meanwhile_stays_up(tmp_path, change):
-    """The high watermark advances without the log's lock, under a lock of its own."""
+    """The high watermark has its own lock, so it may advance while the log's lock is held."""
     bench = filled(tmp_path, cleanup_policy=["compact", "delete"], retention_bytes=10)
     log = bench.log
     bench.append(*[("key", "last")] * 100)

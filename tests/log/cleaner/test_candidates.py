@@ -1,4 +1,4 @@
-"""The part of a log that may be cleaned, and the time when a log is due (Kafka's LogCleanerManager)."""
+"""Which part of a log may be cleaned, and when a log is due (as in Kafka's LogCleanerManager)."""
 
 from types import SimpleNamespace
 
@@ -17,7 +17,7 @@ def bench(tmp_path):
 
 
 def segments_of(bench, *sizes):
-    """Write closed segments with these numbers of records, and an active one with one record."""
+    """Write closed segments with these numbers of records, and an active segment with one record."""
     for size in sizes:
         bench.append(*((f"key {number}", "x" * 50) for number in range(size)))
         bench.log.roll()
@@ -73,7 +73,7 @@ def test_cleaning_never_goes_beyond_an_open_transaction(bench):
 
 def test_segments_with_young_records_wait(tmp_path):
     bench = CleanerBench(tmp_path, min_compaction_lag_ms=15_000)
-    segments_of(bench, 3, 4, 5)  # 30, 20 and 10 seconds old
+    segments_of(bench, 3, 4, 5)  # then 30, 20 and 10 seconds old
     assert bench.candidate().first_uncleanable == 7
     bench.clock.advance(10)
     assert bench.candidate().first_uncleanable == 12
@@ -134,13 +134,13 @@ def test_neighbours_become_one_segment_up_to_its_indexes(bench):
 def test_offsets_of_a_group_fit_into_its_indexes():
     far = 1 << 31
     assert grouped((0, 10), (5, 10), (far, 10)) == [[0, 5], [far]]
-    assert grouped((0, 10), (5, 10), (far, 0)) == [[0, 5, far]]  # an empty one has no offsets
+    assert grouped((0, 10), (5, 10), (far, 0)) == [[0, 5, far]]  # an empty segment has no offsets
     assert grouped((0, 10), (5, 10), end=far) == [[0, 5]]
     assert grouped((0, 10), (5, 10), end=far + 1) == [[0], [5]]
 
 
 def grouped(*segments, end=1 << 33):
-    """Return the groups of segments with these base offsets and sizes, as lists of base offsets."""
+    """Group segments, given as (base offset, size). Return lists of base offsets."""
     index = SimpleNamespace(count=0, width=8)
     candidates = [
         SimpleNamespace(base_offset=base, size=size, offset_index=index, time_index=index) for base, size in segments

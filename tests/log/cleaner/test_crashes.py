@@ -17,7 +17,7 @@ SETTINGS = {"segment_bytes": 1200, "index_interval_bytes": 200, "segment_index_b
 
 
 class Crash(BaseException):
-    """Raised where the process would have been killed."""
+    """Raised in place of a kill."""
 
 
 class CrashingFiles(UnsyncedFiles):
@@ -92,7 +92,7 @@ def fill(bench):
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory):
-    """Return a closed log, the table that a reader gets by applying all records, and every record of it."""
+    """Return (directory of a closed log, the latest value of each key without aborted records, all records)."""
     directory = tmp_path_factory.mktemp("template")
     bench = CleanerBench(directory, **SETTINGS)
     fill(bench)
@@ -121,7 +121,7 @@ def clean(bench):
 
 
 def clean_twice(bench):
-    """Clean twice; the second time the tombstones have expired."""
+    """Clean twice. The tombstones expire before the second cleaning."""
     clean(bench)
     bench.clock.advance(2)
     clean(bench)
@@ -171,7 +171,7 @@ def test_a_crash_at_any_step_loses_nothing(template, tmp_path, torn):
 
 
 def test_a_cleaning_that_fails_leaves_the_log_as_it_was(template, tmp_path):
-    """When the disk is full, for example, the new files are removed and the log can still be read."""
+    """After an error such as a full disk, the new files are removed and the log can still be read."""
 
     class FullDisk(CrashingFiles):
         def pwritev(self, file, buffers, position):
@@ -189,7 +189,7 @@ def test_a_cleaning_that_fails_leaves_the_log_as_it_was(template, tmp_path):
 
 
 class FailsOnce(CrashingFiles):
-    """Files whose n-th operation of one kind fails with the error."""
+    """Files whose n-th operation of one kind fails once, with the given error."""
 
     def __init__(self, kind, at, error):
         super().__init__()
@@ -213,7 +213,7 @@ class FailsOnce(CrashingFiles):
 
 @pytest.mark.parametrize(("kind", "error"), [("rename", errno.ENOSPC), ("open", errno.EMFILE)])
 def test_a_swap_that_cannot_be_done_is_undone_or_takes_the_directory_offline(template, tmp_path, kind, error):
-    """The next start would finish a half-done swap, though the log may have changed since."""
+    """Otherwise the next start would finish an unfinished swap, although the log may have changed since."""
     _, table, _ = template
     offline = undone = 0
     for at in range(1, 200):
@@ -248,7 +248,7 @@ def test_a_swap_that_cannot_be_done_is_undone_or_takes_the_directory_offline(tem
 
 
 def test_readers_find_all_records_while_segments_are_swapped(template, tmp_path):
-    """A region from before stays readable, and readers during the swaps find every record that compaction keeps."""
+    """A region read before stays readable, and readers during the swaps find every record that compaction keeps."""
     bench = opened(template, tmp_path, "read", CrashingFiles())
     log = bench.log
     region = log.read(0, 1 << 20, min_one=True, max_offset=log.log_end_offset).region
@@ -261,7 +261,7 @@ def test_readers_find_all_records_while_segments_are_swapped(template, tmp_path)
             while not stop.is_set():
                 found = {record.key: record.offset for record in read_through(log) if record.key != b"aborted"}
                 missing = {key for key, offset in last.items() if found.get(key) != offset}
-                assert missing <= {b"b", b"gone"}, missing  # their tombstones expire
+                assert missing <= {b"b", b"gone"}, missing  # keys whose tombstones expire
         except BaseException as failure:
             failures.append(failure)
 
@@ -281,7 +281,7 @@ def test_readers_find_all_records_while_segments_are_swapped(template, tmp_path)
 
 
 def read_through(log):
-    """Return every record, read region after region as a consumer does."""
+    """Return all records, read region by region as a consumer does."""
     offset = 0
     while offset < log.log_end_offset:
         region = log.read(offset, 1 << 20, min_one=True, max_offset=log.log_end_offset).region

@@ -1,4 +1,4 @@
-"""A damaged log is never cleaned: the cleaner logs the position of the damage, and the files stay as they are."""
+"""A damaged log is never cleaned: the cleaner logs the position of the damage, and the files stay unchanged."""
 
 import struct
 import zlib
@@ -22,7 +22,7 @@ NOW = 1_700_000_000_000
 
 
 def both_passes(data, end=1000):
-    """Return the bytes that the two passes over a segment keep. Raise the errors that they raise."""
+    """Run both passes over a segment. Return (bytes to keep, position reached). Raise ValueError for damage."""
     keys, view = KeyMap(1 << 16), memoryview(data)
     index = KeyIndex(keys, DecidedTransactions(), 0)
     index.begin_segment(0, end)
@@ -68,7 +68,7 @@ def test_every_byte_that_is_wrong_is_noticed_or_does_no_harm(kind):
                 now_left, now_position = both_passes(bytes(damaged))
             except ValueError:
                 continue
-            # No checksum covers offsets, leader epochs, and a length that reaches beyond the end.
+            # No checksum covers offsets and leader epochs, nor an entry whose length reaches beyond the end.
             assert now_position < len(data) or len(now_left) == len(left), f"byte {at}"
 
 
@@ -158,7 +158,7 @@ def test_messages_of_another_format_in_a_wrapper_get_that_of_the_wrapper():
     """KAFKA-4298: some brokers compressed messages of format 0 into wrappers of format 1."""
     inner = build_set(MESSAGES[:2], 0)
     relative = bytearray(build_set(MESSAGES[:2], 1, 1, base_offset=5))
-    # The wrapper's value is replaced by one with messages of format 0, which count from 0 as well.
+    # Replace the wrapper's value by messages of format 0, whose offsets count from 0, too.
     value = compress(1, inner)
     body = relative[16:26] + struct.pack(">i", -1) + struct.pack(">i", len(value)) + value
     data = relative[:8] + struct.pack(">iI", len(body) + 4, zlib.crc32(body)) + body

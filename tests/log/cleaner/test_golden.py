@@ -1,4 +1,4 @@
-"""kafkapy's cleaner cleans logs that Kafka 0.8, 0.10 and 3.9 have cleaned before, and keeps the latest values."""
+"""kafkapy's cleaner cleans logs that Kafka 0.8, 0.10 and 3.9 have already cleaned, and keeps the latest values."""
 
 import shutil
 
@@ -28,7 +28,7 @@ def opened(folder, path, now_ms):
 
 
 def last_of_each_key(log):
-    """Return the last data record of each key before the active segment, and all records of the active segment."""
+    """Return the last data record of each key in the closed segments, and all records of the active segment."""
     closed, active = log.segments.items[:-1], log.segments.active
     records = [record for segment in closed for entry in stored_in(segment) for record in _data(entry)]
     latest = {record.key: record.offset for record in records}
@@ -46,14 +46,14 @@ def test_all_folders_are_here():
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: f"{folder.parents[1].name}-{folder.name}")
 def test_logs_that_kafka_has_cleaned_can_be_cleaned_again(folder, tmp_path):
-    log = opened(folder, tmp_path, 1000)  # before every delete horizon
+    log = opened(folder, tmp_path, 1000)  # earlier than all delete horizons
     expected = last_of_each_key(log)
     assert log.last_stable_offset == log.log_end_offset
     end, _ = cleaned(log)
     assert end == log.segments.active.base_offset
     assert data_records(log) == expected
-    # Expired tombstones are removed, except for those in the active segment. Tombstones of the old formats expire by
-    # the age of the files.
+    # Expired tombstones are removed, except in the active segment. Those of the old formats expire by the age of the
+    # files.
     tombstones = {record[0] for record in expected if record[3] is None and record[0] < end}
     log.abandon()
     again = opened(tmp_path / folder.name, tmp_path / "again", 1 << 60)

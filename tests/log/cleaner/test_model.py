@@ -1,4 +1,4 @@
-"""After any history and any cleanings a compacted log has the records of the model, at their original offsets."""
+"""After any history and any cleanings, a compacted log has the records of the model at their original offsets."""
 
 import shutil
 import tempfile
@@ -51,7 +51,7 @@ class CompactedLog(RuleBasedStateMachine):
 
     @rule(rows=records, producer=st.sampled_from(PRODUCERS), transactional=st.booleans(), codec=st.integers(0, 4))
     def append(self, rows, producer, transactional, codec):
-        # A producer that has a transaction open writes nothing outside of it.
+        # A producer with an open transaction writes only in that transaction.
         transactional = producer in TRANSACTIONAL and (transactional or producer in self.model.open)
         now = self.bench.clock.time_ms()
         base = self.bench.append(
@@ -91,13 +91,13 @@ class CompactedLog(RuleBasedStateMachine):
 
     @rule(known=st.sets(st.sampled_from(PRODUCERS[1:])))
     def forget_producers(self, known):
-        """Forget the other producers, as if they had expired."""
+        """Forget all other producers without an open transaction, as if they had expired."""
         for producer in list(self.bench.log.producers.producers):
             if producer not in known and producer not in self.model.open:
                 self._forget(producer)
 
     def _forget(self, producer):
-        """Forget the producer, which continues in a new epoch: its sequence has to begin at 0 even after a marker."""
+        """Forget the producer. It continues in a new epoch, in which its sequence numbers must begin at 0."""
         del self.bench.log.producers.producers[producer]
         self.epochs[producer] += 1
 
@@ -130,7 +130,7 @@ class CompactedLog(RuleBasedStateMachine):
 
     @rule(clean=st.booleans())
     def restart(self, clean):
-        """Restart, and check that every producer's last sequence is known again, also if all its records are gone."""
+        """Restart, and check that each producer's last sequence is known again, even if all its records are removed."""
         before, known = self._sequences(), set(self.bench.log.producers.producers)
         self.bench.restart(clean=clean)
         after, producers = self._sequences(), self.bench.log.producers.producers
@@ -139,7 +139,7 @@ class CompactedLog(RuleBasedStateMachine):
             self._forget(forgotten)
 
     def _sequences(self):
-        # A producer that only has markers may be forgotten when their batches are empty, as in Kafka.
+        # As in Kafka, a producer that has only markers may be forgotten when their batches are empty.
         producers = self.bench.log.producers.producers.values()
         return {one.producer_id: (one.epoch, one.last_sequence) for one in producers if one.last_sequence >= 0}
 

@@ -1,4 +1,4 @@
-"""The cleaner's threads: which log they choose, what interrupts them, how they treat logs that fail."""
+"""The cleaner's threads: which log they choose, when they are interrupted, and how they handle failures of a log."""
 
 import errno
 import threading
@@ -24,7 +24,7 @@ FAST = CleanerSettings(backoff_ms=5, dedupe_buffer=1 << 20, io_buffer=16384)
 
 @pytest.fixture
 def serve():
-    """Return a function that starts a cleaner over the logs of benches; the cleaners are stopped at the end."""
+    """Return a function that starts a cleaner over the logs of benches. The cleaners are stopped at the end."""
     running = []
 
     def start(*benches, settings=FAST, clock=SYSTEM_CLOCK):
@@ -71,7 +71,7 @@ def test_the_dirtiest_log_comes_first(tmp_path):
     cleaner = LogCleaner([clean.log, dirty.log], SYSTEM_CLOCK, FAST)
     first = cleaner.choose()
     assert first.log is dirty.log
-    second = cleaner.choose()  # the other one: the first is being cleaned
+    second = cleaner.choose()  # the first log is already being cleaned
     assert second.log is clean.log
     assert cleaner.choose() is None
     assert cleaner.dirtiest_ratio == 1.0
@@ -104,7 +104,7 @@ def test_a_log_that_cannot_be_cleaned_is_marked_and_not_tried_again(tmp_path, se
 
 
 def test_a_log_that_cannot_be_examined_does_not_keep_others_from_being_cleaned(tmp_path, serve):
-    """The first batch of the log, whose time is needed for max.compaction.lag.ms, is damaged."""
+    """The log's first batch is damaged, whose timestamp is needed for max.compaction.lag.ms."""
     broken = filled(tmp_path / "broken", max_compaction_lag_ms=1000)
     other = filled(tmp_path / "other", max_compaction_lag_ms=1000)
     broken.restart(clean=True)
@@ -164,7 +164,7 @@ def test_a_full_disk_delays_the_cleaning(tmp_path, serve, caplog):
 
 
 class ShortFiles(UnsyncedFiles):
-    """Files whose next sync fails for lack of a file descriptor, if `is_short` is set."""
+    """Files whose next sync fails for lack of a file descriptor, once `is_short` is True."""
 
     is_short = False
 
@@ -299,7 +299,7 @@ def test_the_cleaner_deletes_segments_before_the_start_of_a_compacted_log(tmp_pa
 
 
 def test_the_limit_on_bytes_a_second_can_be_waited_out(tmp_path, serve):
-    """At a byte a second the cleaner sleeps at once; a stop, a truncation and other settings wake it."""
+    """With a limit of a byte a second, the cleaner sleeps at once. A stop, a truncation and new settings wake it."""
     bench = filled(tmp_path)
     crawl = CleanerSettings(backoff_ms=5, max_bytes_per_second=1.0)
     cleaner = serve(bench, settings=crawl)
@@ -319,13 +319,13 @@ def test_a_throttle_counts_the_bytes_of_all_threads():
     assert throttle.take(300) == pytest.approx(0.3)
     assert throttle.take(200) == pytest.approx(0.5)
     clock.advance(10)
-    assert throttle.take(200) == 0.0  # a pause is worth a burst, no more
+    assert throttle.take(200) == 0.0  # after a pause, only one burst is free
     assert throttle.take(500) == pytest.approx(0.4)
     throttle.set_rate(1_000_000.0)
     assert throttle.take(1000) == pytest.approx(0.001)
 
 
-# --- as the log manager has it
+# --- in a log manager
 
 
 @pytest.fixture
@@ -369,7 +369,7 @@ def test_a_stale_checkpoint_does_not_outlive_its_log(manager):
 
 
 def test_the_checkpoint_of_a_new_log_is_not_corrected_by_a_look_at_the_deleted_one_of_its_name(manager, monkeypatch):
-    """The cleaner finds the checkpoint behind the log's start, and is about to correct it when the topic goes."""
+    """The topic is deleted when the cleaner is about to correct its checkpoint, which is below the log start offset."""
     logs, _ = manager
     old = logs.create("t", 0, None, logs.defaults)
     offsets = old.env.cleaner_offsets

@@ -1,4 +1,4 @@
-"""A directory of Kafka 0.7 logs with a clock that tests move."""
+"""A bench for tests: a directory of Kafka 0.7 logs, with a clock that tests move."""
 
 from kafkapy.log.environment import Environment
 from kafkapy.log.log07.directory import LogDir07
@@ -13,7 +13,7 @@ NOW_MS = 1_700_000_000_000
 
 
 class Bench:
-    """Opens the directory `path`, and opens it again after `crash`."""
+    """The log directory `path`, which can be opened again after `crash` or `restart`."""
 
     def __init__(self, path, files=None, count=1, **settings):
         self.path = path
@@ -33,7 +33,7 @@ class Bench:
         return self.directory.create(topic, partition)
 
     def crash(self, files=None):
-        """Open the directory again without a stop before, as after the process was killed."""
+        """Open the directory again without closing it, as after a kill."""
         self.directory._lock.release()
         self.open(files)
 
@@ -43,7 +43,7 @@ class Bench:
 
 
 def put(log, *payloads, blocking=True):
-    """Append a set of messages, and return the set."""
+    """Append a set of messages with these payloads. Return the bytes of the set."""
     return put_set(log, b"".join(map(build_message, payloads)), blocking=blocking)
 
 

@@ -1,4 +1,4 @@
-"""Logs that Kafka 0.7.2 wrote: every message is read at the offsets at which its consumer read it."""
+"""Every message of logs that Kafka 0.7.2 wrote is read at the same offset as by Kafka's consumer."""
 
 import shutil
 

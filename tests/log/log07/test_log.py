@@ -1,4 +1,4 @@
-"""The log of Kafka 0.7: append, roll, flush, read, retention and recovery."""
+"""Logs of Kafka 0.7: append, roll, flush, read, retention and recovery."""
 
 import os
 
@@ -55,7 +55,7 @@ def test_a_log_is_flushed_when_its_last_flush_is_long_ago(tmp_path):
 
 def test_a_segment_is_rolled_before_an_append_once_it_is_larger_than_its_limit(tmp_path):
     log = Bench(tmp_path, segment_bytes=20, flush_messages=1).log()
-    data = put(log, b"x" * 10)  # 20 bytes: not larger
+    data = put(log, b"x" * 10)  # 20 bytes, not larger than the limit
     assert len(data) == 20
     data += put(log, b"y")
     data += put(log, b"z")
@@ -125,7 +125,7 @@ def test_old_segments_are_deleted_by_modification_time(tmp_path):
     reader = log.read(0, 100)
     assert bench.directory.delete_old() == 1
     assert names(tmp_path / "t-0") == [f"{11:020}.kafka", f"{22:020}.kafka"]
-    assert reader.read() == build_message(b"a")  # a read that goes on
+    assert reader.read() == build_message(b"a")  # a read in progress continues
     with pytest.raises(OffsetOutOfRange):
         log.read(0, 100)
 
@@ -150,7 +150,7 @@ def test_old_segments_are_deleted_by_size(tmp_path):
     log = bench.log()
     for payload in (b"a", b"b", b"c", b"d"):
         put(log, payload)  # 11 bytes each
-    assert bench.directory.delete_old() == 1  # without a second one there would be 22
+    assert bench.directory.delete_old() == 1  # without two of them, only 22 bytes would be left
     assert log.start == 11
 
 
@@ -196,7 +196,7 @@ def test_a_retention_policy_of_the_user_is_asked(tmp_path):
     assert bench.directory.delete_old() == 1
 
 
-# --- what a start finds
+# --- directories at a start
 
 
 def test_a_clean_stop_leaves_the_marker_and_a_start_removes_it(tmp_path):
@@ -267,7 +267,7 @@ def test_a_log_with_a_gap_is_offline_and_the_others_are_served(tmp_path, caplog)
     assert contents(bench.log("other")) == data
     assert "partition 0 of topic t is offline" in caplog.text
     bench.directory.close()
-    assert not (tmp_path / ".kafka_cleanshutdown").exists()  # else its newest segment would never be checked
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()  # otherwise its newest segment would never be checked
 
 
 def test_early_names_are_served_and_continued_as_they_are(tmp_path):
@@ -292,11 +292,11 @@ def test_a_partition_beyond_the_count_is_kept(tmp_path, caplog):
     assert "t-2 is kept, not served: topic t has 2 partitions" in caplog.text
 
 
-# --- what goes wrong
+# --- failures
 
 
 class Failing(Files):
-    """Raises `error` instead of the operations that `fails` names; of a write, after `written` bytes of it."""
+    """Files that raise `error` instead of the operations in `fails`, and for a write after `written` of its bytes."""
 
     def __init__(self):
         self.error = None
@@ -379,7 +379,7 @@ def test_a_full_disk_that_stops_one_rule_of_retention_does_not_undo_the_rule_bef
     for segment in log.segments:
         os.utime(segment.path, (0, 0))
     files.error, files.fails = OSError(28, "No space left on device"), ("create",)
-    bench.directory.delete_old()  # the first by size; then all by age, for which an empty segment has to be created
+    bench.directory.delete_old()  # deletes one by size; by age an empty segment is needed
     assert contents(log) == stored(tmp_path / "t-0") == build_message(b"b") + build_message(b"c")
     files.error = None
     assert bench.directory.delete_old() == 2
@@ -393,10 +393,10 @@ def test_a_roll_that_a_shortage_stops_leaves_no_file(tmp_path):
     data = put(log, b"a")
     os.utime(log.segments[0].path, (0, 0))
     files.error, files.fails = OSError(24, "Too many open files"), ("sync_dir",)
-    assert bench.directory.delete_old() == 0  # all are old, so an empty segment has to be created
+    assert bench.directory.delete_old() == 0  # all are old, so an empty segment is needed
     files.error = None
     data += put(log, b"b")
-    bench.restart()  # an empty segment that begins where `b` does would overlap with the first one
+    bench.restart()  # a left empty segment would overlap with `b` in the first one
     assert contents(bench.log()) == data
 
 
@@ -439,7 +439,7 @@ def test_an_append_that_must_not_wait_changes_nothing_if_it_would_have_to(tmp_pa
     bench = Bench(tmp_path, segment_bytes=40, flush_messages=3)
     log = bench.log()
     message = build_message(b"m")
-    assert log.append(message, 1) is None  # opens the file
+    assert log.append(message, 1) is None  # so that the file is open
     with log.lock:
         assert log.append(message, 1, blocking=False) is BUSY
     assert log.append(message, 1, blocking=False) is None

@@ -1,4 +1,4 @@
-"""The log of Kafka 0.7 against a list of bytes: any order of appends, flushes, rolls, deletions, crashes and reads."""
+"""A log of Kafka 0.7 equals a string of bytes after any appends, flushes, rolls, deletions, crashes and reads."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ from .bench import Bench, put, stored
 
 
 class LogMachine(RuleBasedStateMachine):
-    """The model: all bytes that were ever appended, how many are flushed, and where the log begins."""
+    """A log and its model: all bytes that were appended, how many of them are flushed, and the start of the log."""
 
     @initialize(segment_bytes=strategies.integers(1, 200), flush_messages=strategies.integers(1, 10))
     def begin(self, segment_bytes, flush_messages):
@@ -35,7 +35,7 @@ class LogMachine(RuleBasedStateMachine):
         data = put(self.log, *payloads, blocking=blocking)
         if len(self.log.segments) > segments:
             self.note_flush()
-        if len(stored(self.root / "d" / "t-0")) == before:  # nothing was appended: it would have waited
+        if len(stored(self.root / "d" / "t-0")) == before:  # not appended, since it would have to wait
             assert not blocking or not data
             return
         self.appended += data
@@ -70,7 +70,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(torn=strategies.binary(max_size=30))
     def crash(self, torn):
-        """The process is killed, perhaps during a write. What is in the file and whole is served afterwards."""
+        """Kill the process, perhaps during a write. Complete messages in the file are served afterwards."""
         with open(self.log.segments[-1].path, "ab") as file:
             file.write(b"\0\0\1\0" + torn)
         self.bench.crash()

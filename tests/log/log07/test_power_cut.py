@@ -1,4 +1,4 @@
-"""Nothing that was flushed is lost by a power cut, and nothing that is corrupt is served afterwards."""
+"""A power cut loses no flushed message, and no corrupt message is served afterwards."""
 
 import os
 import random
@@ -41,7 +41,7 @@ def test_flushed_bytes_survive_a_power_cut_at_any_moment(tmp_path, loss, killed_
 
 
 def write_for_a_while(root, rng, killed_before):
-    """Append, flush and delete. Return the recording, and after each step (changes so far, start, flushed, bytes)."""
+    """Append, flush and delete. Return the recording, and (changes so far, start, flushed, bytes) after each step."""
     files = RecordingFiles(root)
     bench = Bench(root / "d", files, segment_bytes=150, flush_messages=4)
     log = bench.log()

@@ -67,7 +67,9 @@ def test_a_missing_segment_is_reported(tmp_path):
 @pytest.mark.parametrize("chunk", [5, 7, 64, 1 << 20])
 def test_every_message_of_a_file_is_found_with_any_chunk_size(monkeypatch, chunk):
     monkeypatch.setattr(files_07, "CHUNK", chunk)
-    for path in GOLDEN.glob("*/*.kafka"):
+    paths = list(GOLDEN.glob("*/*.kafka"))
+    assert paths
+    for path in paths:
         with Reader07(path) as reader:
             found = [(m.position, m.end, m.magic, m.crc, bytes(m.payload)) for m in reader.messages()]
         expected = [(m.position, m.end, m.magic, m.crc, bytes(m.payload)) for m in iter_messages(path.read_bytes())]
@@ -102,7 +104,7 @@ def test_corrupt_bytes_are_reported_with_their_position_in_the_file(monkeypatch,
 
 
 def test_a_partition_has_the_name_of_its_directory(tmp_path):
-    """`my_topic_0` is a partition of `my_topic`: early releases wrote an underscore before the number."""
+    """`my_topic_0` is a partition of `my_topic`: early releases put an underscore before the number."""
     names = ["my_topic_0", "my_topic-1", "other_2"]
     for name in names:
         (tmp_path / name).mkdir()

@@ -1,4 +1,4 @@
-"""Transactions found in index and snapshot files, or by scans, are those that were written; so are committed rows."""
+"""Transactions found in index and snapshot files, or by scans, and committed rows, are those that were written."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ WRITE, COMMIT, ABORT, PLAIN, ROLL = "write", "commit", "abort", "plain", "roll"
 STEPS = st.lists(
     st.tuples(st.sampled_from([WRITE, WRITE, WRITE, COMMIT, ABORT, PLAIN, ROLL]), st.integers(0, 2)), max_size=40
 )
-# The files next to the segments that are lost.
+# Endings of the files beside the segments that are lost.
 LOSSES = {
     "none": (),
     "transaction-indexes-and-offset-indexes": (".txnindex", ".index"),
@@ -34,7 +34,7 @@ LOSSES = {
 
 
 class History:
-    """A log after the given steps, and the transactions and rows that these left in it."""
+    """A log after the given steps, and the expected transactions and rows."""
 
     def __init__(self, directory, steps):
         log = Bench(directory, segment_ms=1 << 40, index_interval_bytes=1).load()
@@ -96,7 +96,7 @@ def test_committed_rows_are_those_of_no_aborted_and_no_open_transaction(lost, st
 
 
 def damaged(index):
-    """Return damaged copies of a transaction index, by the kind of damage."""
+    """Return damaged copies of a transaction index, by kind of damage."""
     entry = index[:34]
     return {
         "torn": index[:-1],
@@ -117,7 +117,7 @@ def test_a_damaged_transaction_index_is_not_used(tmp_path, kind):
 
 
 def test_sealed_segments_are_not_scanned_if_their_transaction_files_are_whole(tmp_path):
-    """The sealed segment is emptied, so that a scan would find nothing."""
+    """The sealed segment's file is emptied, so that a scan would find nothing."""
     history = History(tmp_path, [(WRITE, 0), (WRITE, 1), (ABORT, 0), (ROLL, 0), (WRITE, 0), (ABORT, 1), (COMMIT, 0)])
     first = tmp_path / "t-0" / f"{0:020d}.log"
     os.truncate(first, 0)
@@ -151,7 +151,7 @@ def test_kafkas_indexes_and_a_scan_find_the_same_transactions(tmp_path):
     for place in places_in([data]):
         (bare,) = places_in([tmp_path / "data" / place.directory.name])
         found = transactions_since(place, 0)
-        # The index still has the transactions whose records the cleaner has removed.
+        # The index of a compacted log still has transactions whose records the cleaner has removed.
         if not place.name.startswith("v2-compacted"):
             assert found == transactions_since(bare, 0), place.name
             seen += len(found.aborted)

@@ -1,4 +1,4 @@
-"""Log directories of real Kafka brokers, to be adopted."""
+"""Fixtures with log directories and ZooKeeper nodes of real Kafka brokers, for tests of adoption."""
 
 import json
 import shutil

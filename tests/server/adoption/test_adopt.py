@@ -1,4 +1,4 @@
-"""Adoption as a whole: the written files, crashes, and the broker that starts on the directory."""
+"""`adopt` as a whole: which files it writes, crashes in the middle, and the broker that starts on the directory."""
 
 import shutil
 import subprocess
@@ -76,7 +76,7 @@ def test_new_records_follow_the_old_ones_and_are_there_after_a_restart(small):
     before = (path / "v2-none-0" / "leader-epoch-checkpoint").read_text()
     with Broker(path) as broker, Admin(broker.bootstrap_servers) as admin:
         assert admin.offsets({("v2-none", 0): -1})["v2-none", 0].offset == 191
-    # The epoch is still that of the log, so Kafka can use the log again if it is restarted.
+    # The broker began no new leader epoch, so Kafka can still use the log if it is restarted.
     assert (path / "v2-none-0" / "leader-epoch-checkpoint").read_text() == before
     assert before.splitlines()[-1].startswith("4 ")
 
@@ -96,7 +96,7 @@ def test_a_broker_of_kafka_0_8_gets_ids(golden_copy):
 
 
 def test_offsets_of_old_consumers_in_zookeeper_are_kept(golden_copy, golden_nodes):
-    """Version 0 of the requests reads offsets from ZooKeeper; one of the groups wrote to `__consumer_offsets`, too."""
+    """OffsetFetch v0 returns the offsets from ZooKeeper, also for a group that has others in `__consumer_offsets`."""
     path = golden_copy("kafka-0.8.2.2")
     nodes = golden_nodes("kafka-0.8.2.2", "znodes-after-consumers-left.jsonl")
     nodes.nodes["/consumers/dual-group/offsets/gone"] = None
@@ -229,7 +229,7 @@ def test_a_failed_adoption_leaves_the_directory_unchanged(small, monkeypatch, fa
 
 
 def test_metadata_that_did_not_get_into_their_file_are_not_put_in_place(small, monkeypatch):
-    """On a full disk SQLite leaves the write-ahead log when the file is closed, and reports no error."""
+    """On a full disk, SQLite closes the file without an error and leaves the data in the write-ahead log."""
     path = small("v2-none-0")
     close = LocalTree.close
 

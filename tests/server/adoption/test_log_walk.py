@@ -64,7 +64,7 @@ def test_transaction_state_names_producers_that_wrote_nothing():
 def test_a_damaged_batch_does_not_raise_anything(tmp_path):
     bad = bytearray(batch(5, 3))
     bad[43] = 0x7F  # the highest byte of the producer id
-    bad[12] = 0x7F  # of the leader epoch, which no CRC covers: the rest of the batch has to be right
+    bad[12] = 0x7F  # the highest byte of the leader epoch, which the CRC does not cover
     path = tmp_path / "0.log"
     path.write_bytes(batch(4, 2) + bytes(bad) + batch(6, 2))
     assert walked(path) == Highest(6, 2)

@@ -13,7 +13,7 @@ LATEST, EARLIEST = -1, -2
 
 
 class Broken(Files):
-    """A disk whose syncs of native logs fail once `broken` is set."""
+    """Files whose syncs fail below a path with "native" in it, once `broken` is True."""
 
     broken = False
 
@@ -24,8 +24,8 @@ class Broken(Files):
 
 
 class Served:
-    """A broker whose native logs are in `directory`/native. Names of settings of 0.7 have underscores for dots. `limit`
-    is how many lines about bad requests it logs in a second, of a client and of all."""
+    """A broker whose native logs are in `directory`/native. `settings` are those of 0.7, with underscores for dots.
+    `limit` is how many log lines a second it writes about bad requests: (of one client, of all clients)."""
 
     def __init__(self, directory, *, files=None, broker=None, limit=(10_000, 10_000), **settings):
         self.native = directory / "native"
@@ -58,7 +58,7 @@ class Served:
 
 
 class Raw:
-    """A connection that sends any bytes."""
+    """A connection to the 0.7 listener, which sends any bytes."""
 
     def __init__(self, port):
         self.sock = socket.create_connection(("127.0.0.1", port), 10)

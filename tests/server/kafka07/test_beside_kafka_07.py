@@ -1,4 +1,4 @@
-"""The same requests to Kafka 0.7.2 and to kafkapy have the same answers, and leave the same files.
+"""Kafka 0.7.2 and kafkapy answer the same requests alike, and leave the same files.
 
 KAFKAPY_KAFKA_07 is the class path of a Kafka 0.7.2 built from source: see tests.harness.broker_07.
 """
@@ -35,7 +35,7 @@ SETTINGS = {"max_message_size": 5000, "log_file_size": 400}
 
 
 class Kafka:
-    """Kafka 0.7.2 with the settings of `Served`, whose file it reads."""
+    """Kafka 0.7.2, started with the settings file of a `Served`."""
 
     def __init__(self, directory, served, native=None):
         self.native = native or directory / "native"
@@ -76,8 +76,8 @@ def both(tmp_path_factory):
 
 
 def outcome(port, frames):
-    """Send frames on one connection, and return their answers, and where the connection was closed. What tells that a
-    Produce is done is the answer to a Fetch after it."""
+    """Send frames on one connection and return their responses; "closed" is the last if the broker closed it. A Produce
+    has no response, so a Fetch is sent behind each Produce, and its response is taken instead."""
     found = []
     with Raw(port) as client:
         for frame in frames:

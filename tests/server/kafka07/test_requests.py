@@ -1,4 +1,4 @@
-"""The five requests of Kafka 0.7 to the broker, as 0.7.2 answers them."""
+"""The broker answers the five requests of Kafka 0.7 as Kafka 0.7.2 does."""
 
 import os
 import random
@@ -64,7 +64,7 @@ def test_what_is_produced_is_fetched(shared, topic):
     assert shared.stored(f"{topic}-0") == data + data
 
 
-# --- the table: no such log yet, a partition beyond the count, an illegal topic
+# --- no such log yet, a partition number beyond the count, an illegal topic name
 
 
 def test_there_is_no_such_log_yet(shared, topic):
@@ -123,7 +123,7 @@ def test_a_topic_that_is_too_long_for_a_file_name_closes_and_harms_nothing(share
             assert client.ask(fetch(name)) == (0, b"")
             client.send(produce(messages(b"x"), name))
             assert client.is_closed()
-    with shared.connect() as client:  # the directory is still online
+    with shared.connect() as client:  # the log directory is still online
         client.send(produce(messages(b"x"), topic))
         assert client.offsets(topic) == [11, 0]
 
@@ -221,7 +221,7 @@ def test_where_a_fetch_may_begin_and_how_much_it_gets(shared, topic):
         assert client.ask(fetch(topic, 0, 3, 7)) == (0, data[3:10])
         assert client.ask(fetch(topic, 0, 0, 0)) == (0, b"")
         client.send(fetch(topic, 0, 0, -5))
-        assert client.receive(6) == struct.pack(">ih", -3, 0)  # as 0.7.2: its size is negative, too
+        assert client.receive(6) == struct.pack(">ih", -3, 0)  # Kafka 0.7.2 answers with this negative size, too
         assert client.is_closed()
 
 
@@ -381,14 +381,14 @@ def test_random_changes_of_requests_lose_nothing_that_is_stored(shared, topic):
             client.sock.settimeout(10)
             while client.sock.recv(1 << 16):
                 pass
-    with shared.connect() as client:  # a pool may still flush what the last of them has appended
+    with shared.connect() as client:  # a disk thread may still be flushing the last append
         eventually(lambda: client.offsets(topic)[0] == len(shared.stored(f"{topic}-0")))
     stored = shared.stored(f"{topic}-0")
     assert stored.startswith(data)
     assert sum(message.size for message in iter_messages(stored) if list(messages_in(message))) == len(stored)
 
 
-# --- the two kinds of clients on the other's listener
+# --- clients on the listener of the other protocol
 
 
 def test_a_client_of_later_kafka_on_this_listener_is_named(shared, caplog):
@@ -503,7 +503,7 @@ def test_a_file_that_is_not_open_is_opened_by_a_pool(tmp_path):
         assert client.offsets() == [39, 26, 13, 0]
         served.server._kafka07.directory.env.files.open_files.shed()
         served.server._kafka07.directory.env.files.open_files.shed()
-        assert client.ask(fetch()) == (0, data)  # opens the first of them
+        assert client.ask(fetch()) == (0, data)  # opens the file of the first segment
         parts = [("t", 0, offset, 100) for offset in (0, 13, 26)]
         assert client.ask(multi_fetch(*parts)) == (0, (struct.pack(">ih", 15, 0) + data) * 3)
         assert served.server._kafka07.directory.get("t", 0).bytes_out == 4 * len(data)
@@ -515,7 +515,7 @@ def test_an_idle_connection_is_not_closed(tmp_path):
     later = int(served.server.listeners[0].rpartition(":")[2])
     with served.connect() as client, Raw(later) as other:
         assert client.offsets() == [0]
-        assert other.is_closed()  # after its idle time, which is also over for the first one
+        assert other.is_closed()  # by now the idle time of `client` is over, too
         assert client.offsets() == [0]
     served.stop()
 
@@ -528,7 +528,7 @@ def test_acls_decide_what_clients_may_do(tmp_path):
         assert client.ask(fetch()) == (-1, b"")
         rules = [
             test_acls.creation(name="t", principal="User:ANONYMOUS", operation=operation)
-            for operation in ("WRITE", "READ")  # each includes DESCRIBE
+            for operation in ("WRITE", "READ")  # each implies DESCRIBE
         ]
         test_acls.create(admin, *rules)
         client.send(produce(data))

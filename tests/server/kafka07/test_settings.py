@@ -1,4 +1,4 @@
-"""The server.properties of Kafka 0.7: every setting has its name, default and effect, or is warned of."""
+"""The server.properties of Kafka 0.7: every setting keeps its name, default and effect, or a warning names it."""
 
 import re
 import shutil
@@ -116,7 +116,7 @@ def test_a_port_in_use_is_reported_with_the_file(tmp_path):
             Served(tmp_path, port=port)
 
 
-# --- directories of the other kind
+# --- directories with logs of the other format
 
 
 def test_log_dir_must_not_be_one_of_log_dirs(tmp_path):

@@ -1,4 +1,4 @@
-"""Random histories of quotas and of what clients use, and what this broker's quotas say to them.
+"""Random histories of quota changes and client usage, and the answers of this broker's quotas to them.
 
 `python -m tests.server.quotas.histories LINES SEED` compares that many lines with Apache Kafka's own classes. The lines
 are described in tests/data/quotas/README.md.
@@ -19,7 +19,7 @@ from tests.harness import brokers, toolchain
 DATA = Path(__file__).parents[2] / "data" / "quotas"
 USERS = ("alice", "bob", "ANONYMOUS", "Zoë*", "CN=a,O=b")
 CLIENTS = ("app", "job-1", "", "a/b")
-A_HISTORY = 400  # lines, after which a history of another kind begins
+A_HISTORY = 400  # most lines of a history, before the next one begins
 
 
 def histories(seed: int) -> Iterator[str]:
@@ -69,7 +69,7 @@ def _quota(
 
 
 def answers(lines: Iterable[str]) -> Iterator[str]:
-    """Yield what this broker's quotas say to each line, as `QuotaHistory.java` writes it."""
+    """Yield the answer of this broker's quotas to each line, in the form of `QuotaHistory.java`."""
     for line in lines:
         name, *words = line.split(" ")
         if name == "new":
@@ -117,7 +117,7 @@ def same(ours: str, kafkas: str) -> bool:
 
 
 def kafkas_answers(lines: list[str]) -> list[str]:
-    """Return what Apache Kafka's quota managers say to each line. Needs Java."""
+    """Return the answers of Apache Kafka's quota classes to the lines. Needs Java."""
     classpath = toolchain.maven_classpath(brokers.KAFKA_POM, brokers.KAFKA_VERSION)
     command = [toolchain.find("java"), "-Xmx512m", "-cp", classpath, str(DATA / "QuotaHistory.java")]
     text = "\n".join(lines) + "\n"
@@ -126,7 +126,7 @@ def kafkas_answers(lines: list[str]) -> list[str]:
 
 
 def write(count: int, seed: int) -> None:
-    """Write histories and Kafka's answers into the file of the tests."""
+    """Write histories, with Kafka's answers, into the file that the tests read."""
     source = histories(seed)
     lines = [next(source) for _ in range(count)]
     pairs = zip(lines, kafkas_answers(lines), strict=True)

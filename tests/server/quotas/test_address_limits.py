@@ -1,4 +1,4 @@
-"""The quota of a host name applies to its addresses, as soon as the name has some."""
+"""The quota of a host name applies to the name's addresses as soon as it can be resolved."""
 
 import socket
 
@@ -32,7 +32,7 @@ def test_a_name_without_an_address_is_looked_up_until_it_has_one(monkeypatch, ca
         assert run() == (5, {})
         limits.resolve_missing()
         limits.resolve_missing()
-        assert len(waiting) == 1  # all names in one call, and no second one before it has ended
+        assert len(waiting) == 1  # one look-up for all names; the next begins only when it has ended
     assert caplog.text.count("late.invalid is not applied") == 1
     addresses["late.invalid"] = "192.0.2.2"
     assert run() == (5, {"192.0.2.2": 2})

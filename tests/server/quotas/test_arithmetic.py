@@ -1,4 +1,4 @@
-"""Rates, windows, throttle times and levels of quotas are those of Kafka: see tests/data/quotas/README.md."""
+"""Rates, windows, throttle times and quota levels are computed as in Kafka: see tests/data/quotas/README.md."""
 
 import subprocess
 import sys
@@ -52,7 +52,7 @@ def test_a_limit_of_zero_throttles_for_as_long_as_possible():
     assert rate.throttle_ms(0.0, 1000) == bucket.throttle_ms(0.0, 1000) == LONGEST_MS
 
 
-# So many samples that memory for more of them is refused by a limit of the address space, and nothing else is.
+# A script with so many samples that room for one more exceeds the limit of the address space; nothing else does.
 SHORT_OF_MEMORY = """
 import resource
 from kafkapy.runtime.rates import Rate, Windows

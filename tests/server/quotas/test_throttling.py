@@ -1,4 +1,4 @@
-"""What requests count for quotas, and what throttled connections and clients see. The quotas' clock stands still."""
+"""How requests count towards quotas, and how clients are throttled. The quotas' clock moves only in the tests."""
 
 import time
 
@@ -58,7 +58,7 @@ class Standing:
 
 @pytest.fixture
 def quotas(server):
-    """Return a function that sets quotas, of the client id "wire" unless told otherwise."""
+    """Return a function that sets quotas, by default of the client id "wire", and returns the client quotas."""
     clients = server.services.client_quotas
     clients._clock = clock = Standing()
     server.services.meters.clock = server.services.meters.slow.clock = clock.monotonic
@@ -72,7 +72,7 @@ def quotas(server):
 
 
 def unmute(server, count=1, after_s=100):
-    """End the mute of all connections, as if their time was over. By default the quotas' windows have passed, too."""
+    """Wait for `count` muted connections, move the quotas' clock by `after_s` seconds, and end the mute."""
     (processor,) = server._network._processors
     eventually(lambda: processor.muted == count)
     server.services.client_quotas._clock.now += after_s
@@ -100,7 +100,7 @@ def test_a_produce_request_is_stored_and_its_connection_is_not_read_for_the_thro
     assert response.throttle_time_ms == throttle_of(size_of(PRODUCE, VERSION, message), 1) > 0
     assert response.responses[0].partition_responses[0].error_code == Errors.NONE
     wires[0].send(METADATA, FETCH_VERSION, NO_TOPICS)
-    assert end_offset(wires[1], "topic") == 1  # others are served
+    assert end_offset(wires[1], "topic") == 1  # other connections are served
     unmute(server)
     assert wires[0].receive(METADATA, FETCH_VERSION)[1].throttle_time_ms == 0
 
@@ -110,7 +110,7 @@ def test_requests_behind_a_throttled_one_of_the_same_turn_wait(server, wires, qu
     version, message = (VERSION, request("topic", batch(b"a"))) if api is PRODUCE else (FETCH_VERSION, NO_TOPICS)
     size = size_of(api, version, message)
     quotas(**({PRODUCER: size // 5} if api is PRODUCE else {REQUEST: 1e-9}))
-    first = 3 if api is PRODUCE else 1  # the third exceeds the ten seconds' worth, which is that of two
+    first = 3 if api is PRODUCE else 1  # ten seconds' worth is the size of two requests
     with held(server):
         sent = [wires[0].send(api, version, message) for _ in range(5)]
     assert [wires[0].receive(api, version)[0] for _ in range(first)] == sent[:first]
@@ -160,7 +160,7 @@ def test_a_throttled_fetch_is_empty_and_does_not_count(server, wires, quotas):
     assert clients.used(CONSUMER, ("", "wire")) == before
     unmute(server)
     quotas(**{CONSUMER: 1e9})
-    # Nothing names the partition: it is still due, since nothing of it was sent.
+    # The request names no partition. This one is still due in the session, since the throttled response had none.
     rest = fetch_request("topic", session=(opened.session_id, 2))
     rest.topics = []
     response = wires[0].call(FETCH, FETCH_VERSION, rest)
@@ -178,7 +178,7 @@ def test_a_fetch_response_counts_with_the_size_that_kafka_counts(server, wires, 
         expected = 4 + len(frame) - (5 if version == FETCH_VERSION else 4)
         assert clients.used(CONSUMER, ("", "wire")) == expected / 10
         clients._clock.now += 100
-        quotas(**{CONSUMER: expected / 10})  # the careful way: it may be exceeded, but is not
+        quotas(**{CONSUMER: expected / 10})  # could be exceeded, so the size is checked; it is not
         assert wires[0].call(FETCH, version, fetch_request("topic")).responses[0].partitions[0].records
         assert clients.used(CONSUMER, ("", "wire")) == expected / 10
         quotas(**{CONSUMER: 1e9})
@@ -188,7 +188,7 @@ def test_a_fetch_is_capped_to_what_all_windows_can_take_so_that_it_gets_on(serve
     for _ in range(3):
         produce(wires[0], "topic", batch(b"x" * 500))
     quotas(**{CONSUMER: 80})
-    # 800 bytes of records, though the request wants 5000; the rest of the response exceeds the quota by little.
+    # 800 bytes of records fit, and the request asks for 5000. The rest of the response exceeds the quota by little.
     fetch = fetch_request("topic", min_bytes=5000, wait=30_000)
     throttled = wires[0].call(FETCH, FETCH_VERSION, fetch)
     assert throttled.responses == []
@@ -239,10 +239,10 @@ def enlargement(name, count):
 
 
 def test_topics_beyond_the_quota_are_refused_by_strict_versions(server, wires, quotas):
-    quotas(**{MUTATION: 0.1})  # 1.1 partitions at once
+    quotas(**{MUTATION: 0.1})  # tokens for 1.1 partitions
     response = wires[0].call(CREATE_TOPICS, 7, creation("a", "b"))
     assert [one.error_code for one in response.topics] == [Errors.NONE, Errors.THROTTLING_QUOTA_EXCEEDED]
-    assert response.throttle_time_ms == 9000  # until 0.9 partitions are refilled
+    assert response.throttle_time_ms == 9000  # until tokens for 0.9 partitions are refilled
     for wire, api, version, message in (
         (wires[1], DELETE_TOPICS, 6, deletion(6, "a")),
         (wires[2], CREATE_PARTITIONS, 3, enlargement("a", 3)),
@@ -301,7 +301,7 @@ def test_a_hundred_thousand_client_ids_leave_bounded_traces(server, wires, quota
     clients = quotas(Entity(client_id=DEFAULT), **{REQUEST: 1e6})
     for number in range(100_000):
         clients._look_up("User:ANONYMOUS", f"client-{number}")
-        if number % 10_000 == 0:  # a client that goes on all the time keeps what it has used
+        if number % 10_000 == 0:  # the quota usage of an active client is not forgotten
             wires[0].call(METADATA, FETCH_VERSION, NO_TOPICS)
             clients._clock.now += 0.001
     assert sum(1 for _ in clients.buckets(REQUEST)) <= 10_000

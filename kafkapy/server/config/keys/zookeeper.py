@@ -8,7 +8,7 @@ from kafkapy.server.config.keys.row import HIGH, LOW, MEDIUM, Row
 
 ROWS: tuple[Row, ...] = (
     ("zookeeper.connect", T.STRING, None, None, HIGH, "E",
-     "Comma-separated ZooKeeper servers, as HOST:PORT, with an optional chroot path at the end."),
+     "Comma-separated ZooKeeper servers, as HOST:PORT (default port: 2181), with an optional chroot path at the end."),
     ("zookeeper.connection.timeout.ms", T.INT, None, None, HIGH, "E",
      "Longest wait for the first connection; if not set, zookeeper.session.timeout.ms applies."),
     ("zookeeper.session.timeout.ms", T.INT, 18000, None, HIGH, "E",
