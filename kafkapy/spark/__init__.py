@@ -6,7 +6,7 @@
 Spark finds the source by itself if kafkapy is installed with its extra `spark`, through the package `pyspark_kafkapy`.
 Call `register` where Spark cannot, for example for a session on another machine's Spark Connect server.
 
-Options, their names, defaults and meanings are those of Spark's own Kafka source: docs/spark.md.
+The options have the names, defaults and meanings of those of Spark's own Kafka source: docs/spark.md.
 """
 
 from typing import Any

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from kafkapy.client.administration.admin import APPEND, BROKER, DELETE, SET, SUBTRACT, TOPIC, Admin
-from kafkapy.tools.common.errors import CallError
+from kafkapy.tools.common.errors import CallError, ToolError
 from kafkapy.tools.common.files_of_values import value_of
 from kafkapy.tools.common.options import DEFAULT_SERVER, CommandConfig, Json, Servers, cluster_of, key_values
 from kafkapy.tools.common.output import print_json, print_table
@@ -62,8 +62,13 @@ def describe(
         )
     elif all_brokers:
         print("Nothing is set for all brokers together; --broker ID shows what one broker has.")
-    else:
+    elif not keys:
         print("Every setting has its default; --all shows them.")
+    known = {entry.name for entry in entries}
+    unknown = [key for key in keys or () if key not in known]
+    if unknown and not all_brokers:  # for all brokers together, only settings that are set are returned
+        whose = f"topic {topic!r}" if topic is not None else f"broker {broker}"
+        raise ToolError(f"{whose} has no setting {', '.join(map(repr, unknown))}; --all shows all settings")
 
 
 @app.command("alter")

@@ -37,7 +37,7 @@ def elect(
     command_config: CommandConfig = None,
     as_json: Json = False,
 ) -> None:
-    """Make the first replica of each partition its leader again, where it is in sync, as after restarts of brokers.
+    """Make the first replica of each partition its leader again if it is in sync, for example after broker restarts.
 
     The exit code is 1 if an election fails.
 

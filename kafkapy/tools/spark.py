@@ -69,8 +69,9 @@ def load(
         typer.Option(
             "--avro",
             metavar="FILE",
-            help="Values are Avro of this schema. ID=FILE: behind the five bytes of a registry, of the schema with "
-            "this id (repeat it for more; the last one gives the columns); any=FILE: whatever the id.",
+            help="Values are Avro with the schema in FILE. ID=FILE: values begin with the five bytes of a registry, "
+            "and FILE has the schema with this id (may be repeated; the last one defines the columns). any=FILE: the "
+            "schema for all ids.",
         ),
     ] = None,
     strict: Annotated[
@@ -129,8 +130,10 @@ def load(
     """Load topics into Parquet files, a directory for each topic and date (UTC), each record exactly once.
 
     Run it again to load new records. It may be killed at any moment: the next run continues, no row is lost or
-    duplicated, and readers of the Parquet files see complete files only. The state is kept in DIR.kafkapy, next to
-    DIR, and so are values that do not fit --json or --avro (rejected/: topic, partition, offset, reason).
+    duplicated, and readers of the Parquet files see complete files only. Ctrl-C and SIGTERM end it after the current
+    batch, with exit code 130; with --follow it is 0, with --again 1, and nothing is replaced. The state is kept in
+    DIR.kafkapy, next to DIR, and so are values that do not fit --json or --avro (rejected/: topic, partition, offset,
+    reason).
 
     Times are as in 2024-01-31T12:00:00Z, or @MILLISECONDS.
 
@@ -197,6 +200,8 @@ def load(
     _print(summary, to, rejected_of(to, state))
     if summary_file is not None:
         _write(summary, summary_file)
+    if stopped.is_set() and not follow:  # not everything may be loaded
+        raise KeyboardInterrupt
 
 
 def _time(option: str, text: str | None) -> int | None:
@@ -347,13 +352,13 @@ def _print(summary: "Summary", to: Path, rejected: Path) -> None:
         f"{to} ({took:.1f} s, {summary.rows / took:,.0f} rows/s)."
     )
     if summary.merged:
-        print(f"Of the small files there are {summary.merged:,} fewer.")
+        print(f"Compaction reduced the number of files by {summary.merged:,}.")
     if summary.rejected:
         print(f"{counted(summary.rejected, 'value')} did not fit and are kept aside in {rejected}:")
         for reason, count in sorted(summary.reasons.items(), key=lambda item: -item[1])[:10]:
             print(f"  {count:,} x {reason}")
     for (topic, index), offsets in sorted(summary.lost.items()):
-        print(f"kafkapy: {topic}-{index}: {offsets:,} offsets were gone before they could be loaded.", file=sys.stderr)
+        print(f"kafkapy: {topic}-{index}: {offsets:,} offsets were deleted before they were loaded.", file=sys.stderr)
 
 
 def _write(summary: "Summary", path: Path) -> None:

@@ -59,7 +59,7 @@ def test_an_error_that_is_not_kafkapys_keeps_its_traceback():
 
 @pytest.fixture
 def pyspark_zip(monkeypatch, tmp_path):
-    """A file pyspark.zip with two modules on the path of imports, and its importer in the interpreter's cache."""
+    """Put a file pyspark.zip with two modules on the import path, and its importer into the interpreter's cache."""
     archive = tmp_path / "pyspark.zip"
     with ZipFile(archive, "w") as made:
         made.writestr("module_of_zip.py", "")

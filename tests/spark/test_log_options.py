@@ -139,7 +139,7 @@ def test_wrong_options_are_reported_in_a_sentence(log_dir):
     assert sentence(paths="/x") == "paths is '/x': write a JSON list, or load([...])"
     assert "kafka.bootstrap.servers is for the source kafkapy" in sentence(**{"kafka.bootstrap.servers": "x"})
     assert "has no option 'maxpartitionbyte'; did you mean 'maxPartitionBytes'?" in sentence(maxPartitionByte="1")
-    assert "only one: assign and subscribe are given" in sentence(subscribe="x", assign='{"x":[0]}')
+    assert "which say what to read: assign and subscribe are given" in sentence(subscribe="x", assign='{"x":[0]}')
     assert "a batch query would read nothing" in sentence(endingOffsets="earliest")
     assert "/nowhere does not exist" in sentence()
     assert "is not a segment file" in sentence(path=__file__)

@@ -40,7 +40,7 @@ TASKS = 3
 
 
 class Killed(BaseException):
-    """Raised where a kill would end the process: nothing runs after it."""
+    """The end of the process by a kill: nothing runs after it."""
 
 
 class Run:
@@ -81,7 +81,7 @@ class Run:
             commit_epoch(self.options, self.query, number, shares, known=known)
 
     def seen(self) -> Counter[str]:
-        """Return the values that a read_committed consumer gets; check that no open transaction blocks it."""
+        """Return the values that a read_committed consumer gets. Check that no open transaction blocks it."""
         with Consumer(self.bootstrap, isolation="read_committed") as reader, Consumer(self.bootstrap) as other:
             reader.assign_topic(self.topic)
             other.assign_topic(self.topic)
@@ -237,8 +237,8 @@ def test_an_aborted_batch_has_no_transaction_whenever_its_attempts_run_and_are_k
 
 
 class Attempt:
-    """An attempt of a batch's task: before one of its requests the driver aborts the batch, before another one Spark
-    kills the attempt."""
+    """An attempt of a batch's task. Before one of its requests the driver aborts the batch, and before another request
+    Spark kills the attempt."""
 
     def __init__(self, run: Run, aborted_at: int, killed_at: int) -> None:
         self._run, self._aborted_at, self._killed_at = run, aborted_at, killed_at

@@ -15,7 +15,7 @@ from kafkapy.spark.requirements import MissingRequirement, check_workers
 
 
 def without(monkeypatch, name):
-    """Make a package look as if it was not installed."""
+    """Make a package appear to be not installed."""
     found = importlib.metadata.version
 
     def version(asked):
@@ -73,7 +73,7 @@ def test_the_error_for_workers_without_kafkapy_names_the_setting_to_change(monke
 
 def test_registering_a_source_that_spark_has_found_by_itself_is_no_error():
     class Session:
-        """Behaves as PySpark 4.0, which refuses to register a source that it has found by itself."""
+        """A session like that of PySpark 4.0, which refuses to register a source that it has found by itself."""
 
         condition = "DATA_SOURCE_ALREADY_EXISTS"
 

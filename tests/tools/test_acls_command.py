@@ -1,4 +1,4 @@
-"""The command `kafkapy acls`: what is added, listed and removed, and who may do what."""
+"""The command `kafkapy acls`: it adds, lists and removes ACLs, and shows which users may do what."""
 
 import json
 from collections.abc import Iterator

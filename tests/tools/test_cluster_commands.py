@@ -252,8 +252,8 @@ def test_a_plan_is_shown_first_and_then_done(run, command, cluster, topic):
         (0, [1, 2], [3, 2], False),
         (1, [2, 3], [3, 2], False),
     ]
-    assert 200_000 < planned[0]["bytes"] < 210_000  # one new replica
-    assert planned[1]["bytes"] == 0  # only another preferred leader
+    assert 200_000 < planned[0]["bytes"] < 210_000  # one new replica to copy
+    assert planned[1]["bytes"] == 0  # only the preferred leader changes
     out = run(*words)
     assert out.endswith(" bytes to copy. Nothing has been changed; --execute does it.\n")
     assert [one.replicas for one in partitions(cluster, name).values()] == [(1, 2), (2, 3)]
@@ -279,7 +279,7 @@ def test_a_throttled_move_is_shown_and_canceled_with_its_throttle(run, command, 
     assert moving["copiedBytes"] < moving["bytes"]
     assert moving["bytes"] > 3_000_000
     assert "3,2,1" in run("partitions", "status")
-    assert throttles(cluster, name)  # it stays while something is being moved
+    assert throttles(cluster, name)  # the throttle stays while a partition is being moved
     code, _, err = command(*words)
     assert (code, "is being moved already" in err) == (1, True)
 
@@ -287,7 +287,7 @@ def test_a_throttled_move_is_shown_and_canceled_with_its_throttle(run, command, 
         "Canceled the move of 1 partition.\nRemoved the throttle of 1 topic.\n"
     )
     assert throttles(cluster, name) == {}
-    eventually(lambda: partitions(cluster, name)[0].replicas == (2, 1))  # those that are not new, in the new order
+    eventually(lambda: partitions(cluster, name)[0].replicas == (2, 1))  # without the added replica, in the new order
     assert run("partitions", "cancel", "--all") == "Canceled the move of 0 partitions.\n"
 
 
@@ -299,7 +299,7 @@ def test_the_end_of_a_throttled_move_removes_the_throttle(run, cluster, topic):
     with Admin(cluster.bootstrap_servers) as admin:
         admin.alter_configs(TOPIC, name, [(LEADERS, SET, "*")])
     assert run("partitions", "status") == "No partition is being moved.\nRemoved the throttle of 1 topic.\n"
-    assert throttles(cluster, name) == {LEADERS: "*"}  # it was not set for a move
+    assert throttles(cluster, name) == {LEADERS: "*"}  # this throttle was not set for a move
     eventually(lambda: sorted(partitions(cluster, name)[0].isr) == [1, 2, 3])
 
 

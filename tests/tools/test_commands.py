@@ -227,6 +227,15 @@ def test_settings_are_shown_and_changed(run, fails, kafkapy_topic, tmp_path):
     assert (entry["name"], entry["value"]) == ("cleanup.policy", "delete,compact")
 
 
+def test_a_setting_that_does_not_exist_is_reported_after_those_that_do(kafkapy, run, fails, kafkapy_topic):
+    words = ["configs", "describe", "--topic", kafkapy_topic]
+    sentence = f"kafkapy: topic {kafkapy_topic!r} has no setting 'retention'; --all shows all settings.\n"
+    assert fails(*words, "retention") == sentence
+    code, out, err = kafkapy(*words, "retention", "retention.ms", "--json")
+    assert (code, [entry["name"] for entry in json.loads(out)], err) == (1, ["retention.ms"], sentence)
+    assert "Nothing is set" in run("configs", "describe", "--all-brokers", "log.retention.ms")
+
+
 def test_without_settings_for_all_brokers_the_command_says_where_to_look(run):
     assert "Nothing is set for all brokers together; --broker ID " in run("configs", "describe", "--all-brokers")
 

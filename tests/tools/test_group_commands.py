@@ -303,6 +303,17 @@ def test_a_plan_in_a_file_applies_to_the_groups_that_it_names(run, fails, topic,
     assert sentence == f"kafkapy: {file} has no line for group 'three'.\n"
 
 
+def test_an_exported_plan_names_the_group_unless_the_call_names_it(run, topic, tmp_path):
+    file = tmp_path / "plan.csv"
+    file.write_text(f"alone,{topic},0,3\n")
+    again = tmp_path / "again.csv"
+    run("groups", "reset-offsets", "--from-file", file, "--export", again)
+    assert again.read_text() == file.read_text()
+    run("groups", "reset-offsets", "--from-file", again, "--execute")
+    assert offsets(run, "alone") == {0: 3}
+    assert run("groups", "reset-offsets", "alone", "--from-file", again, "--export", "-") == f"{topic},0,3\n"
+
+
 def test_offsets_and_groups_are_deleted(run, fails, topic):
     run("groups", "reset-offsets", "deleted", "-t", topic, "--to-latest", "--execute")
     result = run("groups", "delete-offsets", "deleted", "--topic", f"{topic}:0-1")

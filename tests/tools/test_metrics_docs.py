@@ -68,7 +68,7 @@ def test_a_broker_serves_the_metrics_of_its_tables_and_no_others(tmp_path):
         wait(
             server.services.quota_registry.alter, Entity(user="ANONYMOUS"), {**limits, "controller_mutation_rate": 1e9}
         )
-        produce(wire, "t", batch(b"value"))  # is throttled
+        produce(wire, "t", batch(b"value"))  # this request is throttled
         wire.close()
         with Raw(server._network._sockets[-1][1].getsockname()[1]) as client_07:
             client_07.send(bench_07.produce(bench_07.messages(b"x")))

@@ -1,9 +1,13 @@
-"""`kafkapy spark load`: errors that are reported before Spark starts."""
+"""`kafkapy spark load`: errors that are reported before Spark starts, its summary, and its exit code."""
 
+import threading
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import kafkapy.spark.load
 from kafkapy import Broker
 from kafkapy.spark import requirements
 from kafkapy.spark.load import Summary
@@ -40,7 +44,7 @@ def error_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         (["--batch-rows", "0"], "0"),
         (["--again"], "use --again with --from"),
         (["--from", "2024-02-01", "--until", "2024-01-01"], "--from is not before --until"),
-        (["--follow", "--until", "2024-01-01"], "--follow has no end, but --until is one"),
+        (["--follow", "--until", "2024-01-01"], "--follow loads until it is stopped"),
     ],
 )
 def test_wrong_arguments_are_reported_before_spark_starts(
@@ -76,6 +80,22 @@ def test_the_error_says_what_to_install(
     assert "Spark needs a Java runtime" in error_of(capsys, *to)
     monkeypatch.setattr(requirements, "PYSPARK", (99, 0))
     assert "pip install -e '.[spark]' in a checkout of kafkapy" in error_of(capsys, *to)
+
+
+@pytest.mark.parametrize(("words", "code"), [([], 130), (["--follow"], 0)])
+def test_an_interrupted_load_prints_its_summary_and_has_the_exit_code_of_an_interrupt_unless_it_follows(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], code: int
+) -> None:
+    def load(*args: Any, stopped: threading.Event, **more: Any) -> Summary:
+        stopped.set()
+        return Summary(rows=7)
+
+    monkeypatch.setattr(kafkapy.spark.load, "load", load)
+    monkeypatch.setattr(spark, "_require_java", lambda master: None)
+    monkeypatch.setattr(spark, "_topics_are_there", lambda topics, settings: None)
+    monkeypatch.setattr(spark, "_session", lambda master, conf: nullcontext())
+    assert main([*CALL, "--to", str(tmp_path / "landed"), *words]) == code
+    assert "7 rows in 0 files" in capsys.readouterr().out
 
 
 def test_the_summary_names_the_file_of_values_that_did_not_fit(

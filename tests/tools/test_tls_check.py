@@ -43,7 +43,7 @@ def properties(path: Path, settings: dict[str, str]) -> Path:
 
 
 def findings(*words: object) -> list[tuple[str, str]]:
-    """Return the findings of all documents; the exit code says whether there is an error among them."""
+    """Return the findings of all documents. Check that the exit code is 1 exactly if one of them is an error."""
     said = check(*words, "--json")
     assert said.err == ""
     found = [(one["level"], one["message"]) for document in json.loads(said.out) for one in document["findings"]]
@@ -53,7 +53,7 @@ def findings(*words: object) -> list[tuple[str, str]]:
 
 @contextmanager
 def listener(context: ssl.SSLContext) -> Iterator[str]:
-    """Context manager that listens with TLS, answers the first request on each connection, and gives its port."""
+    """Listen with TLS until the block ends, and answer the first request on each connection. Yield the port."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -68,7 +68,7 @@ def listener(context: ssl.SSLContext) -> Iterator[str]:
                         with context.wrap_socket(plain, server_side=True) as connection:
                             if connection.recv(100):
                                 connection.sendall(b"\0\0\0\4abcd")
-                    except ssl.SSLError:  # a close with unread bytes would take the alert back
+                    except ssl.SSLError:  # a close with unread bytes would discard the alert
                         same.shutdown(socket.SHUT_WR)
                         while same.recv(1000):
                             pass

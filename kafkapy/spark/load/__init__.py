@@ -131,7 +131,7 @@ def check_call(
     if again and (start_ms is None or follow_s is not None):
         raise WrongOption("loading again needs a start and cannot follow: use --again with --from, not with --follow")
     if follow_s is not None and end_ms is not None:
-        raise WrongOption("--follow has no end, but --until is one; give one of them")
+        raise WrongOption("--follow loads until it is stopped, so it excludes --until; give one of them")
     if start_ms is not None and end_ms is not None and start_ms >= end_ms:
         raise WrongOption("--from is not before --until, so there is nothing between them")
     decoder_of(settings)

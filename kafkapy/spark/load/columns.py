@@ -66,9 +66,8 @@ def with_null_timestamps(timestamps: pa.Array) -> pa.Array:
 def by_date(timestamps: pa.Array) -> Sequence[tuple[str, Any]]:
     """Return a pair (date, mask) for each date of the timestamps.
 
-    The mask is a boolean array of the rows with that date.
-
-    The mask is None if all rows have the same date. Rows without a timestamp have the date NO_DATE.
+    The mask is a boolean array of the rows with that date, or None if all rows have the same date. Rows without a
+    timestamp have the date NO_DATE.
     """
     days = timestamps.cast(pa.date32(), safe=False).cast(pa.int32())
     different = pc.unique(days).to_pylist()

@@ -67,7 +67,7 @@ class _Parser:
         else:
             fields = self._fields("", nested=False)
         if self._words:
-            raise self._wrong(f"{self._words[-1]!r} is superfluous")
+            raise self._wrong(f"{self._words[-1]!r} is not expected after the last field")
         return pa.schema(fields)
 
     def _fields(self, end: str, *, nested: bool) -> list[pa.Field]:
@@ -80,7 +80,7 @@ class _Parser:
         while True:
             name = self._next("a field's name").strip("`")
             if not re.match(r"[A-Za-z_]", name, re.ASCII):
-                raise self._wrong(f"{name!r} is in the place of a field's name")
+                raise self._wrong(f"{name!r} is where a field's name is expected")
             if any(field.name.lower() == name.lower() for field in fields):
                 raise self._wrong(f"there are two fields {name!r}")
             if self._peek() == ":":
@@ -134,7 +134,7 @@ class _Parser:
         """Consume the next word, which must be a number, and return the number. Raise WrongOption for another word."""
         word = self._next("a number")
         if not word.isdigit():
-            raise self._wrong(f"{word!r} is in the place of a number")
+            raise self._wrong(f"{word!r} is where a number is expected")
         return int(word)
 
     def _peek(self) -> str:
@@ -150,7 +150,7 @@ class _Parser:
     def _expect(self, word: str) -> None:
         """Consume the next word, which must be `word`. Raise WrongOption for another word."""
         if (found := self._next(repr(word))) != word:
-            raise self._wrong(f"{found!r} is in the place of {word!r}")
+            raise self._wrong(f"{found!r} is where {word!r} is expected")
 
     def _wrong(self, what: str) -> WrongOption:
         """Return the error for a malformed text. `what` says what is wrong with the text."""

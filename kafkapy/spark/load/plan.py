@@ -38,9 +38,10 @@ def plan(
     """Return the offsets to load from each partition.
 
     Args:
-        topics: The offsets that the directory has, by topic name.
+        topics: The offsets that the directory has or leaves out, by topic name.
         there: The offsets that the brokers have, by partition.
-        start: The first offset to load. None: continue after the last loaded offset, or begin at the earliest offset.
+        start: The first offset to load. None: continue after the last offset that was loaded or left out, or begin at
+            the earliest offset.
         end: The offset to stop before. None: load up to the latest offset.
         again: Include offsets that the directory already has.
         accept_loss: Leave out offsets that were deleted before they were loaded, instead of raising LoadError.
@@ -51,7 +52,8 @@ def plan(
     lost: dict[TopicPartition, int] = {}
     for where, has in there.items():
         topic, partition = where
-        have = topics[topic].have.get(partition, []) if topic in topics else []
+        known = topics.get(topic, Topic())
+        have = known.have.get(partition, [])
         reached = have[-1][1] if have else None
         if reached is not None and reached > has.latest:
             # If the end of a partition has moved back, the offsets that were loaded have other records now. The last
@@ -60,9 +62,9 @@ def plan(
                 f"{topic}-{partition} ends at offset {has.latest}, but the directory has it up to {reached}: the topic "
                 "has lost records, or was recreated; load it into another directory"
             )
-        first = has.earliest if reached is None else reached
-        if start is not None:
-            first = start[where]
+        first = start[where] if start is not None else known.next_offset(partition)
+        if first is None:
+            first = has.earliest
         if first < has.earliest:
             lost[where] = has.earliest - first
             if not accept_loss:

@@ -4,7 +4,7 @@ import collections
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,9 +91,11 @@ class WriteWork:
 
     settings: Settings
     room: str
+    accept_loss: bool
 
     def __call__(self, text: str) -> str:
-        return write_piece(Piece(**json.loads(text)), self.settings, Path(self.room)).text()
+        piece = Piece(**json.loads(text))
+        return write_piece(piece, self.settings, Path(self.room), accept_loss=self.accept_loss).text()
 
 
 class Load:
@@ -136,7 +138,7 @@ class Load:
         planned = self._plan(start_ms, end_ms)
         total, done = sum(map(size, planned.todo.values())), 0
         for batch in batches(planned.todo, self._settings.batch_rows):
-            self._land(batch, self._write(batch))
+            self._land(batch, self._write(batch, accept_loss=self._accept_loss))
             done += sum(piece.end - piece.start for piece in batch)
             self._on_progress(Progress(done, total, self.summary))
             if self._stopped.is_set():
@@ -152,12 +154,12 @@ class Load:
         written: list[Written] = []
         pieces: list[Piece] = []
         for batch in batches(planned.todo, self._settings.batch_rows):
-            written += self._write(batch)
+            written += self._write(batch, accept_loss=False)  # existing rows of deleted records stay
             pieces += batch
             done += sum(piece.end - piece.start for piece in batch)
             self._on_progress(Progress(done, total, self.summary))
             if self._stopped.is_set():
-                raise LoadError("it was interrupted; nothing was replaced")
+                raise LoadError("the load was interrupted; nothing was replaced")
         if pieces:
             self._replace(planned, pieces, written)
 
@@ -189,17 +191,12 @@ class Load:
             lambda: available(self._cluster, self._topics, self._settings.isolation), self._settings.timeout_s
         )
         for (topic, partition), has in there.items():
-            have = self._have(topic, partition)
-            reached = have[-1][1] if have else has.earliest
+            known = self._state.topics.get(topic, Topic()).next_offset(partition)
+            reached = has.earliest if known is None else known
             lag = max(0, has.latest - max(reached, has.earliest))
             self.summary.partitions[topic, partition] = PartitionSummary(reached, has.latest, lag)
         self.summary.seconds = time.monotonic() - self._began
         return self.summary
-
-    def _have(self, topic: str, partition: int) -> list[tuple[int, int]]:
-        """Return the loaded offsets of a partition as sorted pairs (start, end)."""
-        known = self._state.topics.get(topic)
-        return known.have.get(partition, []) if known else []
 
     def _check_form(self) -> None:
         """Raise LoadError if this run's columns, isolation level or cluster are not those of the directory's rows.
@@ -212,7 +209,7 @@ class Load:
             "isolation": self._settings.isolation,
             "cluster": Admin(self._cluster).describe_cluster().cluster_id or "",
         }
-        loaded = self._state.topics or self._state.decision is not None
+        loaded = any(topic.have for topic in self._state.topics.values()) or self._state.decision is not None
         had = self._state.form if loaded else None  # a run that has loaded nothing may have had other settings
         for what in form:
             if had is not None and had[what] != form[what]:
@@ -246,18 +243,43 @@ class Load:
         start = None if start_ms is None else offsets_at(self._cluster, there, start_ms)
         end = None if end_ms is None else offsets_at(self._cluster, there, end_ms)
         planned = plan(self._state.topics, there, start, end, again=again, accept_loss=self._accept_loss)
-        self.summary.lost.update(planned.lost)
+        for where, count in planned.lost.items():
+            self._count_lost(where, count)
+        self._leave_out({where: there[where].earliest for where in planned.lost})
+        if start is not None and not again:
+            before = {}
+            for (name, partition), offset in start.items():
+                known = self._state.topics[name]
+                # A load with an end may be of older records: it does not change where later loads begin.
+                if not known.have.get(partition) and (end is None or partition not in known.begin):
+                    before[name, partition] = offset
+            self._leave_out(before)
         return planned
 
-    def _write(self, batch: list[Piece]) -> list[Written]:
+    def _count_lost(self, where: TopicPartition, count: int) -> None:
+        self.summary.lost[where] = self.summary.lost.get(where, 0) + count
+
+    def _leave_out(self, before: Mapping[TopicPartition, int]) -> None:
+        """Store that the offsets before these are left out by later loads without a start.
+
+        Otherwise, the next load would begin at the earliest offset of a partition of which nothing is loaded.
+        """
+        for (topic, partition), offset in before.items():
+            self._state.topics[topic].begin[partition] = offset
+        if before:
+            self._state.write()
+
+    def _write(self, batch: list[Piece], *, accept_loss: bool) -> list[Written]:
         """Let the workers write the rows of a batch to staged files.
 
         Return the results, and add them to the summary.
         """
         pieces = cut(batch, self._tasks)
-        work = WriteWork(self._settings, str(self._landing.room))
+        work = WriteWork(self._settings, str(self._landing.room), accept_loss)
         written = [Written.of(text) for text in self._runner(work, [json.dumps(piece.__dict__) for piece in pieces])]
-        for one in written:
+        for piece, one in zip(pieces, written, strict=True):
+            if one.lost:
+                self._count_lost((piece.topic, piece.partition), one.lost)
             self.summary.rows += one.rows
             self.summary.bytes += sum(file.bytes for file in one.files)
             self.summary.files += len(one.files)

@@ -28,14 +28,26 @@ FORMAT = 1
 
 @dataclass
 class Topic:
-    """The loaded offsets of a topic, by partition (`have`). `id` is the topic id in hex, "" if the broker has none."""
+    """The loaded offsets of a topic, by partition (`have`). `id` is the topic id in hex, "" if the broker has none.
+
+    `begin` has offsets by partition: a load without a start leaves out the offsets before them, because they are before
+    the start of an earlier load, or were deleted and that was accepted.
+    """
 
     id: str = ""
     have: dict[int, list[Interval]] = field(default_factory=dict)
+    begin: dict[int, int] = field(default_factory=dict)
 
     def add(self, partition: int, start: int, end: int) -> None:
         """Add the offsets from `start` to before `end` to the loaded offsets of a partition."""
         self.have[partition] = union(self.have.get(partition, ()), [(start, end)])
+
+    def next_offset(self, partition: int) -> int | None:
+        """Return the offset where a load without a start begins in a partition. None: at the earliest offset."""
+        known = [end for _, end in self.have.get(partition, ())]
+        if partition in self.begin:
+            known.append(self.begin[partition])
+        return max(known, default=None)
 
 
 @dataclass
@@ -177,6 +189,10 @@ def _make(directory: Path) -> None:
 def _topics(document: dict[str, Any]) -> dict[str, Topic]:
     """Return the loaded offsets by topic name from a JSON object in state.json."""
     return {
-        name: Topic(topic["id"], {int(partition): union(pairs) for partition, pairs in topic["have"].items()})
+        name: Topic(
+            topic["id"],
+            {int(partition): union(pairs) for partition, pairs in topic["have"].items()},
+            {int(partition): int(offset) for partition, offset in topic.get("begin", {}).items()},
+        )
         for name, topic in document.items()
     }

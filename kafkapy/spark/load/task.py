@@ -8,7 +8,7 @@ import collections
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ import pyarrow as pa
 from kafkapy.arrow.partition_reader import read_partition
 from kafkapy.client.cluster import Cluster
 from kafkapy.client.errors import ClientError
+from kafkapy.client.fetching.batch_fetcher import OffsetOutOfRange
 from kafkapy.errors import KafkaError
 from kafkapy.spark.load.avro_schema import AvroValues
 from kafkapy.spark.load.avro_values import AvroDecoder
@@ -57,12 +58,14 @@ class Written:
         files: The staged files of rows.
         rejected: The staged files of values that did not match the schema.
         reasons: The number of these values by reason.
+        lost: The number of offsets that were deleted after they were planned and before they were read.
     """
 
     rows: int
     files: list[StagedFile]
     rejected: list[StagedFile]
     reasons: dict[str, int]
+    lost: int = 0
 
     def text(self) -> str:
         """Return this result as text (JSON), which Spark passes to the driver. `of` converts it back."""
@@ -95,25 +98,17 @@ def schema_of(settings: Settings) -> pa.Schema:
     return row_schema(settings.prefix, settings.headers, fields)
 
 
-def write_piece(piece: Piece, settings: Settings, directory: Path) -> Written:
+def write_piece(piece: Piece, settings: Settings, directory: Path, *, accept_loss: bool = False) -> Written:
     """Read the records of a Piece, decode their values, write the rows to staged files, and return the result.
 
-    Raises LoadError if the records cannot be read or the files cannot be written, or as `write_rows` does.
+    Raises LoadError if the records cannot be read or the files cannot be written, or as `write_rows` does. With
+    `accept_loss`, records that were deleted are left out and counted instead.
     """
+    lost: list[int] = []
     try:
         with Cluster(settings.servers, timeout_s=settings.timeout_s, security=settings.security) as cluster:
-            batches = read_partition(
-                cluster,
-                piece.topic,
-                piece.partition,
-                piece.start,
-                piece.end,
-                columns=columns_to_read(settings.headers),
-                include_headers=settings.headers,
-                isolation=settings.isolation,
-                timeout_s=settings.timeout_s,
-            )
-            return write_rows(piece.topic, batches, settings, directory)
+            batches = _batches(cluster, piece, settings, lost if accept_loss else None)
+            return replace(write_rows(piece.topic, batches, settings, directory), lost=sum(lost))
     except KafkaError as error:
         raise LoadError(f"{_name(piece)} could not be read: {error.message}") from error
     except (ClientError, ValueError) as error:
@@ -123,6 +118,34 @@ def write_piece(piece: Piece, settings: Settings, directory: Path) -> Written:
             f"{os.uname().nodename} could not write to {directory}: {error.strerror or error}; "
             "every worker needs access to the directory, and there has to be space"
         ) from error
+
+
+def _batches(cluster: Cluster, piece: Piece, settings: Settings, lost: list[int] | None) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a Piece.
+
+    If the next records were deleted, append the number of their offsets to `lost` and continue after them. If `lost` is
+    None, raise OffsetOutOfRange.
+    """
+    position = piece.start
+    while position < piece.end:
+        try:
+            yield from read_partition(
+                cluster,
+                piece.topic,
+                piece.partition,
+                position,
+                piece.end,
+                columns=columns_to_read(settings.headers),
+                include_headers=settings.headers,
+                isolation=settings.isolation,
+                timeout_s=settings.timeout_s,
+            )
+            return
+        except OffsetOutOfRange as error:
+            if lost is None or error.offset >= error.earliest:  # `earliest` is -1 if it is not known
+                raise
+            position = min(error.earliest, piece.end)
+            lost.append(position - error.offset)
 
 
 def write_rows(topic: str, batches: Iterable[pa.RecordBatch], settings: Settings, directory: Path) -> Written:

@@ -57,7 +57,7 @@ def subscription(options: Options) -> Subscription:
     given = [way for way in WAYS if way in options]
     if len(given) != 1:
         what = f"{' and '.join(given)} are" if given else "none is"
-        raise BadOption(f"one of the options {', '.join(WAYS)} says what to read, and only one: {what} given")
+        raise BadOption(f"give exactly one of the options {', '.join(WAYS)}, which say what to read: {what} given")
     (way,) = given
     text = options.text(way) or ""
     if way == "assign":

@@ -19,7 +19,7 @@ def borrowed_cluster(bootstrap_servers: str, client_id: str, timeout_s: float, s
     The Cluster is kept for the next task. If the block raises an exception or is cancelled, the Cluster is closed
     instead, because responses may be outstanding on its connections.
     """
-    # With the process id, because forked workers must not use inherited sockets.
+    # The key has the process id, because forked workers must not use inherited sockets.
     key = (os.getpid(), bootstrap_servers, client_id, timeout_s, security)
     kept = _idle.setdefault(key, [])
     if kept:

@@ -29,7 +29,7 @@ def rate_limited(
 
 
 class Delay:
-    """Delays each micro-batch until there are `least` new offsets, or the previous start was `longest_s` seconds ago.
+    """Delays each micro-batch until there are `least` new offsets, or the previous one started `longest_s` seconds ago.
 
     The first micro-batch is not delayed.
     """

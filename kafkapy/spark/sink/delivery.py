@@ -66,7 +66,7 @@ def write_exactly_once(options: SinkOptions, query: str, epoch: int, batches: "I
             return Written(query, epoch, 0, decided=True)
         with producer:  # aborts the transaction after an exception
             rows = _send(options, producer, batches)
-            # If so, with a faster attempt of this task: the driver knows that attempt.
+            # If the epoch is decided by now, the decision has a faster attempt of this task.
             if with_retries(lambda: _decided(options, query, epoch), options.producer.delivery_timeout_s):
                 producer.abort()
                 return Written(query, epoch, 0, decided=True)
@@ -90,8 +90,9 @@ def _begun(options: SinkOptions, query: str, epoch: int) -> TransactionalProduce
     Return None if the driver has already decided which transactions belong to the epoch, or has aborted a batch.
     """
     try:
-        # The decisions are read after the producer is initialised: the driver that aborts a batch writes that, and then
-        # fences the producers that it finds. This producer is found, or what the driver has written is read here.
+        # Read the decisions after initialising the producer. A driver that aborts a batch first writes that the epoch
+        # is done, and then fences the producers that it finds. So either this producer is fenced, or the decisions that
+        # are read here say that the epoch is done.
         producer = worker_of(options).transactional_producer(query, epoch)
         with ExitStack() as unused:
             unused.callback(producer.drop)

@@ -128,7 +128,7 @@ def _commit(
             _expect_open(driver.cluster, epoch, shares)
             decision = Decision(query, epoch, tuple(shares))
             records: list[tuple[bytes, bytes | None]] = [(key_of(query, epoch), value_of(decision))]
-            if latest is not None:  # it is done; epochs without rows have no record, so it may be any earlier epoch
+            if latest is not None:  # a done epoch, not always the one before: epochs without rows have no record
                 records.append((key_of(query, latest.epoch), None))
             _write(options, driver, records)
             _end(options, driver.cluster, decision)

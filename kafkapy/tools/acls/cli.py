@@ -1,4 +1,4 @@
-"""The command `kafkapy acls`: who may do what. The options are those of Kafka's kafka-acls."""
+"""The command `kafkapy acls`: lists, adds, removes and tests ACLs. The options are those of Kafka's kafka-acls."""
 
 import sys
 from collections.abc import Iterable
@@ -33,14 +33,14 @@ OfPattern = Annotated[
     typer.Option(
         "--resource-pattern-type",
         metavar="TYPE",
-        help="What the names mean: literal; prefixed, the beginning of names; to list and to remove also any, and "
-        "match for all patterns that match the name.",
+        help="How names match: literal, or prefixed (the beginnings of names); list and remove also take any, and "
+        "match (all patterns that match the name).",
     ),
 ]
 Allowed = Annotated[
     Names, typer.Option("--allow-principal", metavar="USER", help="Who is allowed: User:NAME or User:*; repeatable.")
 ]
-Denied = Annotated[Names, typer.Option("--deny-principal", metavar="USER", help="Who is denied, whatever allows it.")]
+Denied = Annotated[Names, typer.Option("--deny-principal", metavar="USER", help="Who is denied, even if also allowed.")]
 AllowedHosts = Annotated[
     Names, typer.Option("--allow-host", metavar="ADDRESS", help="The address of the allowed clients. Default: all.")
 ]
@@ -109,7 +109,7 @@ def add(
     servers: Servers = DEFAULT_SERVER,
     command_config: CommandConfig = None,
 ) -> None:
-    """Add ACLs. They count at once, and all of them are sent in one request.
+    """Add ACLs, all in one request. They take effect at once.
 
     Examples:
 
@@ -176,7 +176,7 @@ def remove(
             for pattern, entry in acls
         ]
     elif operation or producer or consumer or idempotent:
-        raise CallError("say whose: --allow-principal or --deny-principal")
+        raise CallError("say whose ACLs: --allow-principal or --deny-principal")
     elif not resources.named() and not principal:
         raise CallError("name a resource, such as --topic, or a user with --principal")
     else:
@@ -197,7 +197,7 @@ def may(
         str, typer.Argument(metavar="RESOURCE", help="Such as topic:flights, group:readers or cluster.")
     ],
     host: Annotated[
-        str, typer.Option("--host", metavar="ADDRESS", help="Where the user comes from. Default: anywhere.")
+        str, typer.Option("--host", metavar="ADDRESS", help="The address of the user's client. Default: any.")
     ] = WILDCARD,
     as_json: Json = False,
     servers: Servers = DEFAULT_SERVER,
@@ -241,8 +241,10 @@ def may(
 
 
 def _settings(admin: AclAdmin) -> tuple[frozenset[str], bool]:
-    """Return the super users and allow.everyone.if.no.acl.found of a broker, their defaults if the broker does not tell
-    them."""
+    """Return the super users and allow.everyone.if.no.acl.found of a broker.
+
+    Return no super users and False, with a message on standard error, if the broker refuses to describe its settings.
+    """
     from kafkapy.client.administration.admin import BROKER, Admin
 
     admin.cluster.refresh(())

@@ -1,4 +1,4 @@
-"""From the options of `kafkapy acls`, which are those of kafka-acls, to ACLs and filters.
+"""Converts the options of `kafkapy acls`, which are those of kafka-acls, to ACLs and filters.
 
 Source: kafka.admin.AclCommand.
 """
@@ -42,7 +42,7 @@ _IDEMPOTENT: Final = Pattern("CLUSTER", CLUSTER_NAME)
 
 @dataclass
 class Resources:
-    """The resources that are named on the command line, and how their names are meant."""
+    """The resources that are named on the command line, and the pattern type of their names."""
 
     topics: Sequence[str] | None = None
     groups: Sequence[str] | None = None
@@ -53,7 +53,7 @@ class Resources:
     pattern_type: str = "literal"
 
     def kind(self, known: Iterable[str] = PATTERN_TYPES) -> str:
-        """Return the pattern type. Raise CallError if it is none of the known ones."""
+        """Return the pattern type. Raise CallError if `known` does not contain it."""
         kind = self.pattern_type.upper()
         if kind not in known:
             raise CallError(f"--resource-pattern-type {self.pattern_type!r} is none of {', '.join(known).lower()}")
@@ -75,7 +75,7 @@ class Resources:
         return [*found, ("CLUSTER", CLUSTER_NAME)] if self.cluster else found
 
     def patterns(self) -> list[Pattern]:
-        """Return the resource patterns, for new ACLs. Raise CallError without any."""
+        """Return the resource patterns, for new ACLs. Raise CallError if no resource is named."""
         kind = self.kind((LITERAL, PREFIXED))
         found = [Pattern(*one, LITERAL if one[0] == "CLUSTER" else kind) for one in self.named()]
         if not found:
@@ -83,7 +83,7 @@ class Resources:
         return found
 
     def filters(self) -> list[Filter]:
-        """Return a filter for each resource; one for all ACLs without any."""
+        """Return a filter for each named resource. If none is named, return one filter for all ACLs."""
         kind = self.kind()
         return [Filter(resource_type, name, kind) for resource_type, name in self.named()] or [Filter()]
 
@@ -119,7 +119,7 @@ class Who:
         ]
 
     def warnings(self) -> list[str]:
-        """Return what to tell about hosts that match no client: hosts are compared as text with addresses."""
+        """Return a warning for each host that matches no client: hosts are compared as text with addresses."""
         lines = []
         for host in dict.fromkeys((*self.allow_hosts, *self.deny_hosts)):
             if "/" in host:
@@ -132,10 +132,10 @@ class Who:
 
 
 def wanted(resources: Resources, who: Who, *, producer: bool, consumer: bool, idempotent: bool) -> list[Binding]:
-    """Return the ACLs that options ask for. Raise CallError for options that contradict each other."""
+    """Return the ACLs that the options describe. Raise CallError for options that contradict each other."""
     if (producer or consumer) and (who.operations or who.deny):
         raise CallError(
-            "--producer and --consumer say the operations, and only allow: leave out --operation and --deny-…"
+            "--producer and --consumer choose the operations, and only allow: leave out --operation and --deny-…"
         )
     if idempotent and not producer:
         raise CallError("--idempotent is for --producer")
@@ -144,7 +144,7 @@ def wanted(resources: Resources, who: Who, *, producer: bool, consumer: bool, id
     if consumer and not (resources.topics and resources.groups):
         raise CallError("--consumer needs a --topic and a --group")
     if not who.allow and not who.deny:
-        raise CallError("say who: --allow-principal or --deny-principal")
+        raise CallError("say who is allowed or denied: --allow-principal or --deny-principal")
     patterns = resources.patterns()
     found: dict[Binding, None] = {}
     if not producer and not consumer:
@@ -172,7 +172,7 @@ def _check(pattern: Pattern, operations: Iterable[str]) -> None:
 
 
 def operation_of(text: str) -> str:
-    """Return the operation that `text` names, as kafka-acls writes it, in any case. Raise CallError for none."""
+    """Return the operation that `text` names as in kafka-acls, in any case. Raise CallError for an unknown name."""
     operation = name_of(text.replace("-", "").replace("_", ""))
     if operation not in STORED_OPERATIONS:
         known = ", ".join(sorted(map(display_name, STORED_OPERATIONS)))
@@ -203,5 +203,5 @@ def resource_of(text: str) -> tuple[str, str]:
 
 
 def matching(resource_type: str, name: str) -> Filter:
-    """Return the filter for all ACLs that count for a resource."""
+    """Return the filter for all ACLs that apply to a resource."""
     return Filter(resource_type, name, MATCH, None, None, ANY, ANY)

@@ -13,16 +13,16 @@ import time
 from kafkapy.tools.bench.histogram import BUCKETS, bucket_of
 
 _WORD = 8
-_STOP = 0  # the word before the slots: not 0 when the clients shall end
+_STOP = 0  # index of the word before the slots, which is nonzero when the clients must stop
 RECORDS, BYTES, REQUESTS, BEGAN, ENDED, CPU, TOTAL, SHORTEST, LONGEST, SECOND_TOTAL, SECOND_LONGEST, WAITED = range(12)
 _COUNTERS = 16
 _SLOT = _COUNTERS + 2 * BUCKETS
-_LOOK_S = 0.05  # how often a client looks whether it shall end
+_LOOK_S = 0.05  # how often a client checks whether it must stop
 
 
 class Slot:
-    """The figures of one client. `first` counts the durations that the command is about; `second`, in `latency`, those
-    until the acknowledgement."""
+    """The figures of one client. `first` is the histogram of the durations that the command measures, and `second`
+    (only of `bench latency`) that of the times until the acknowledgement."""
 
     def __init__(self, words: memoryview, slot: int) -> None:
         at = 1 + slot * _SLOT
@@ -38,13 +38,13 @@ class Slot:
         return self._numbers[which]
 
     def begin(self) -> None:
-        """Note that the client begins to work."""
+        """Record the time at which the client begins its work."""
         self._numbers[SHORTEST] = 1 << 62
         self._cpu = time.process_time_ns()
         self._numbers[BEGAN] = time.monotonic_ns()
 
     def end(self) -> None:
-        """Note that the client has got its last response."""
+        """Record the time at which the client has received its last response."""
         self._numbers[ENDED] = time.monotonic_ns() - self._numbers[WAITED]
         self._numbers[CPU] = time.process_time_ns() - self._cpu
 
@@ -55,7 +55,7 @@ class Slot:
         numbers[REQUESTS] += requests
 
     def took(self, seconds: float) -> None:
-        """Count a duration."""
+        """Count a duration in `first`."""
         self.first[bucket_of(seconds)] += 1
         nanos = int(seconds * 1e9)
         numbers = self._numbers
@@ -66,7 +66,7 @@ class Slot:
             numbers[LONGEST] = nanos
 
     def acknowledged(self, seconds: float) -> None:
-        """Count the time until an acknowledgement, beside another duration."""
+        """Count the time until an acknowledgement in `second`."""
         self.second[bucket_of(seconds)] += 1
         nanos = int(seconds * 1e9)
         numbers = self._numbers
@@ -75,13 +75,13 @@ class Slot:
             numbers[SECOND_LONGEST] = nanos
 
     def timed_out(self, seconds: float) -> None:
-        """Note that the client has waited in vain for these seconds. If it has read something before, they are not part
-        of its work."""
+        """Record that no record came for `seconds`. If the client has read records before, this wait does not count as
+        part of its work."""
         self._numbers[WAITED] = int(seconds * 1e9) if self._numbers[RECORDS] else 1
 
     def shall_end(self, now: float) -> bool:
-        """Return True if the command has told the clients to end, or has itself ended. `now` is a time.perf_counter();
-        the client looks only now and then."""
+        """Return True if the command has told the clients to stop, or has itself ended. This is checked at most every
+        _LOOK_S seconds; `now` is a time.perf_counter()."""
         if now >= self._look_at:
             self._look_at = now + _LOOK_S
             self._numbers[CPU] = time.process_time_ns() - self._cpu
@@ -93,7 +93,7 @@ class Board:
     """The shared memory of `slots` clients.
 
     Args:
-        fd: The descriptor of the memory, in a process that was started with it; None creates the memory.
+        fd: The descriptor of the memory, inherited from the command. None: create the memory.
     """
 
     def __init__(self, slots: int, fd: int | None = None) -> None:
@@ -106,7 +106,7 @@ class Board:
         self.slots = [Slot(self._words, slot) for slot in range(slots)]
 
     def stop(self) -> None:
-        """Tell all clients to end."""
+        """Tell all clients to stop."""
         self._words[_STOP] = 1
 
     def total(self, which: int) -> int:

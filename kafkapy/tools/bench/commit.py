@@ -55,11 +55,11 @@ def commit(
     plot: Plot = None,
     force: Force = False,
 ) -> None:
-    """Measure how many commits of offsets a broker takes, and how long one takes.
+    """Measure the rate at which a broker takes commits of offsets, and how long a commit takes.
 
     Each consumer has a connection to the coordinator of its group, and one commit in flight, with an offset of every
     partition of the topic. The groups must not exist before; they are deleted afterwards. Without --num-commits and
-    --duration it takes 10 seconds.
+    --duration, the clients run for 10 seconds.
 
     Examples:
 
@@ -105,7 +105,7 @@ def commit(
 
 
 def _delete(place: Place, groups: list[str]) -> Exception | None:
-    """Delete the groups. Return why one of them was not deleted, None if all are gone."""
+    """Delete the groups. Return the error of a group that was not deleted, or None if all are gone."""
     try:
         with place.cluster() as cluster:
             errors = GroupAdmin(cluster).delete(groups).values()

@@ -22,8 +22,8 @@ OFFSET = 12345
 
 @dataclass
 class CommitJob:
-    """Commits offsets of all partitions of `place` for each of the groups, which have a connection and one request in
-    flight each. `requests`: how many commits to send at most."""
+    """Commits offsets of all partitions of `place` for each group. Each group has its own connection with one request
+    in flight. `requests` is the most commits to send, and `rate` the commits per second; None: no limit."""
 
     place: Place
     groups: tuple[str, ...]
@@ -65,7 +65,7 @@ class CommitJob:
 
 
 def _is_good(connection: RawConnection, version: int, expected: bytes, reply: memoryview) -> bool:
-    """Return True if the response is the expected one, or another one without an error, as with a throttle time."""
+    """Return True if the response has no error. It may differ from `expected`, for example by a throttle time."""
     if reply == expected:
         return True
     return not any(code for _, _, code in _codes(connection, version, bytes(reply[4:])))

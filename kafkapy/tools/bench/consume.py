@@ -37,7 +37,7 @@ def consume(
     topic: Topic,
     more: MorePairs = None,
     messages: Annotated[
-        int | None, typer.Option("--messages", "-n", help="How many records to read; waits for more if there are less.")
+        int | None, typer.Option("--messages", "-n", help="How many records to read; waits for new records if needed.")
     ] = None,
     duration: Duration = None,
     fetch_size: Annotated[
@@ -64,11 +64,11 @@ def consume(
     plot: Plot = None,
     force: Force = False,
 ) -> None:
-    """Measure how fast a broker gives records, and how long a fetch takes.
+    """Measure how fast a broker serves records, and how long a fetch takes.
 
-    Each client has one request in flight for each broker, for one partition after the other, and does not unpack the
-    records; bytes are those of batches as they are stored. Without --messages and --duration it reads what is stored
-    now, once. With --duration it begins again when it has read everything; with --from-latest it waits for new records.
+    Each client has one request in flight to each broker, for one partition after the other, and does not unpack the
+    records; bytes are those of stored batches. Without --messages and --duration, the stored records are read once.
+    With --duration, a client that has read everything begins again; with --from-latest, it waits for new records.
 
     Examples:
 

@@ -23,7 +23,7 @@ _WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class Partition:
-    """Where a client is in a partition."""
+    """A client's position in a partition."""
 
     def __init__(self, index: int, frame: FetchFrame, start: int, end: int) -> None:
         self.index = index
@@ -39,7 +39,7 @@ class Partition:
 
 
 class Feed:
-    """A connection to a broker, with one Fetch request in flight for one of its partitions after the other."""
+    """A connection to a broker with one Fetch request in flight, for one partition after the other."""
 
     def __init__(self, connection: RawConnection, topic: str, partitions: list[Partition]) -> None:
         self.connection = connection
@@ -55,12 +55,12 @@ class Feed:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a response is outstanding."""
+        """True while a response is outstanding."""
         return self._asked is not None
 
     def ask(self, *, everywhere: bool) -> bool:
-        """Send the request for the next partition that is not read up to its end, or with `everywhere` for the next
-        one. Return False if there is none."""
+        """Send a request for the next partition that is not read up to its end; with `everywhere`, for the next
+        partition in any case. Return False if there is no such partition."""
         for _ in self.partitions:
             partition = self.partitions[self._turn % len(self.partitions)]
             self._turn += 1
@@ -87,7 +87,7 @@ class Feed:
         The bytes are those of whole batches, as they are stored.
         """
         partition = self._asked
-        if partition is None:  # something arrives without a request: only the end of the connection can be that
+        if partition is None:  # without a request, only the end of the connection can arrive
             raise ToolError(CLOSED)
         whole = self._receive_some()
         if not whole:
@@ -136,7 +136,7 @@ class ConsumeJob:
     Args:
         fetch_bytes: The most bytes of a partition in a response, if its first batch is not longer.
         records: How many records to read at most; None: no limit.
-        again: Begin again at the start when everything is read; else end there, unless `records` is given.
+        again: Begin again when everything is read. If False, stop there, unless `records` is given.
         from_latest: Begin at the end.
         idle_s: With `records`, end after this long without a record.
     """
@@ -159,7 +159,7 @@ class ConsumeJob:
             self._feeds = []
             for node, partitions in by_leader.items():
                 connection, version = open_raw(cluster, node, FETCH, FETCH_VERSIONS)
-                # A request for a partition without new records waits, and the other partitions with it.
+                # A request for a partition without new records also delays the other partitions of the connection.
                 wait_ms = max(1, MAX_WAIT_MS // len(partitions))
                 its = []
                 for each in partitions:
@@ -171,7 +171,7 @@ class ConsumeJob:
 
     @property
     def _waits_for_more(self) -> bool:
-        """Whether to go on at the end of the partitions."""
+        """True to wait for new records at the ends of the partitions."""
         return self.from_latest or (self.records is not None and not self.again)
 
     def run(self, slot: Slot) -> None:
@@ -186,7 +186,7 @@ class ConsumeJob:
                         count, size, seconds = found
                         slot.count(count, size, 1)
                         answered = time.perf_counter()
-                        if count:  # a response without records has only waited for some
+                        if count:  # the time of a response without records is only the wait for records
                             slot.took(seconds)
                             read = answered
                 now = time.perf_counter()

@@ -1,4 +1,4 @@
-"""The figures of a benchmark: its result, how it went over time, and what was the limit."""
+"""The figures of a benchmark: its result, its samples over time, and what limited its rate."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ MB = 1e6
 
 @dataclass(frozen=True)
 class Measure:
-    """What a benchmark measures, in words: "produce to flights", and the settings, by their names in JSON."""
+    """The description of a benchmark for its output: a `title` such as "produce to flights", the `settings` by their
+    names in JSON, the names of the durations, and the requested rate per second (`asked`; None: no limit)."""
 
     command: str
     title: str
@@ -48,7 +49,7 @@ class Latency:
         return {name: round(value, 4) for name, value in (ends | found | {"max": self.longest}).items()}
 
     def at(self, percents: Sequence[float]) -> list[tuple[float, float]]:
-        """Return (percent, seconds) of some percentiles; none is above the longest duration."""
+        """Return (percent, seconds) for each percentile, limited to the longest duration."""
         most = self.longest / 1e3
         return [
             (one, min(value, most)) for one, value in zip(percents, percentiles(self.counts, percents), strict=True)
@@ -57,7 +58,7 @@ class Latency:
 
 @dataclass
 class Sample:
-    """What happened in a part of the time. `end`: seconds since the begin. Latencies are in seconds."""
+    """The figures of a part of the run that ended `end` seconds after its start. Latencies are in seconds."""
 
     end: float
     seconds: float
@@ -80,7 +81,7 @@ class Sample:
 
 
 def joined(one: Sample, other: Sample) -> Sample:
-    """Return a sample for the time of both. Its percentiles are the higher ones of both."""
+    """Return one sample for two consecutive samples. Its percentiles are the higher ones of the two."""
     return Sample(
         other.end,
         one.seconds + other.seconds,
@@ -94,10 +95,10 @@ def joined(one: Sample, other: Sample) -> Sample:
 
 
 class History:
-    """Takes a sample each second, and keeps at most MOST_SAMPLES of them: then it joins them two by two.
+    """Takes a sample each second. Samples are joined in pairs whenever there are more than MOST_SAMPLES.
 
     Args:
-        show: Is called with each sample.
+        show: Called with each sample.
     """
 
     def __init__(self, show: Callable[[Sample, Board], None]) -> None:
@@ -133,7 +134,7 @@ class History:
         self._show(sample, board)
 
     def finish(self, board: Board) -> None:
-        """Take a last sample, unless it would be of a very short time. The clients have ended."""
+        """Take a last sample after the clients have ended, unless it would be of a very short time."""
         ended = max(slot.number(at.ENDED) for slot in board.slots) / 1e9
         self._began = self._began or min(slot.number(at.BEGAN) for slot in board.slots) / 1e9
         self._last = self._last or self._began
@@ -164,7 +165,7 @@ class _Machine:
 
 @dataclass
 class Result:
-    """What a benchmark has found."""
+    """The result of a benchmark."""
 
     records: int
     bytes: int
@@ -214,12 +215,12 @@ class Result:
 
 
 def is_complete(board: Board) -> bool:
-    """Return True if all clients have begun and ended, also with an error, and have counted something."""
+    """Return True if all clients have ended, perhaps with an error, and have counted requests."""
     return board.total(at.REQUESTS) > 0 and all(slot.number(at.ENDED) for slot in board.slots)
 
 
 def result_of(board: Board, history: History, interrupted: bool) -> Result:
-    """Return the result, from the figures of clients that have ended."""
+    """Return the result of a benchmark whose clients have ended."""
     slots = board.slots
     history.finish(board)
     seconds = max(slot.number(at.ENDED) for slot in slots) - min(slot.number(at.BEGAN) for slot in slots)
@@ -254,8 +255,8 @@ def _share(slot: Slot) -> tuple[float, int]:
 
 
 def limit_sentence(result: Result, asked: float | None) -> str:
-    """Return a sentence about what was the limit, "" if that is the broker or the way to it. `asked`: the records a
-    second that were asked for; None: as many as possible."""
+    """Return a sentence about what limited the rate, or "" if that was the broker or the network. `asked` is the
+    requested rate per second; None: as fast as possible."""
     too_slow = asked is not None and result.records_a_second < 0.95 * asked and not result.interrupted
     words = []
     if too_slow:

@@ -1,4 +1,4 @@
-"""What each client of a benchmark does: a job, which is sent to a process of its own."""
+"""The interface of jobs. A job is the work of one client of a benchmark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CLOSED = "the broker closed the connection; its log may say why"
 
 
 class Job(Protocol):
-    """A job can be pickled."""
+    """The work of one client, which is pickled and sent to the client's process."""
 
     def prepare(self) -> None:
         """Connect, and encode the requests."""

@@ -54,8 +54,8 @@ def latency(
     """Measure how long a record takes from a producer through the broker to a consumer that waits for it.
 
     Each client sends one record after the other to one partition: the next one follows when the producer has the
-    acknowledgement and the consumer the record, or later, with --throughput. Without --num-records and --duration it
-    takes 10 seconds.
+    acknowledgement and the consumer the record, or later, with --throughput. Without --num-records and --duration, the
+    clients run for 10 seconds.
 
     Examples:
 

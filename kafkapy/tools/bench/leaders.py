@@ -1,4 +1,4 @@
-"""The partitions of a topic by the brokers that lead them, and the connections of a client to those brokers."""
+"""Groups the partitions of a topic by their leaders, and connects clients to the leaders."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Place:
 
 def open_raw(cluster: Cluster, node: int, api: Api, versions: tuple[int, int]) -> tuple[RawConnection, int]:
     """Return a connection to the broker `node`, logged in if the cluster's settings say so, and the newest version of
-    the API that it and `versions` (the lowest and the highest) allow."""
+    the API that both the broker and `versions` (lowest, highest) allow. Raises ToolError if there is none."""
     broker = cluster.brokers[node]
     connection = cluster.connect_to(broker.host, broker.port)
     version = connection.version_of(api, versions[1])
@@ -62,12 +62,12 @@ def refuse(topic: str, partition: int, code: int) -> None:
 
 
 def shared_out(partitions: Sequence[int], clients: int) -> list[tuple[int, ...]]:
-    """Return the partitions of each client; each has at least one, so clients beyond their number share some."""
+    """Return the partitions of each client. If there are more clients than partitions, clients share partitions."""
     if clients >= len(partitions):
         return [(partitions[client % len(partitions)],) for client in range(clients)]
     return [tuple(partitions[client::clients]) for client in range(clients)]
 
 
 def shares_of(count: int | None, clients: int) -> list[int | None]:
-    """Return how many of `count` requests or records each client does; None, no limit, for each if `count` is None."""
+    """Return how many of `count` requests or records are for each client; None (no limit) if `count` is None."""
     return [None if count is None else len(range(client, count, clients)) for client in range(clients)]

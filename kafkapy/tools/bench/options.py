@@ -50,7 +50,7 @@ Interval = Annotated[
     ),
 ]
 Throughput = Annotated[
-    float, typer.Option("--throughput", metavar="N", help="At most so many a second; -1: as many as possible.")
+    float, typer.Option("--throughput", metavar="N", help="At most this many per second; -1: as many as possible.")
 ]
 MorePairs = Annotated[
     list[str] | None,
@@ -59,7 +59,7 @@ MorePairs = Annotated[
 
 
 def stop_rules(count: int | None, duration: float | None, option: str) -> float | None:
-    """Return after how many seconds to stop, None for never. Raises CallError for values that cannot be."""
+    """Return the seconds after which to stop, or None for no limit. Raises CallError for invalid values."""
     if count is not None and count <= 0:
         raise CallError(f"{option} {count} is not above 0")
     if duration is not None and not duration > 0:
@@ -68,8 +68,7 @@ def stop_rules(count: int | None, duration: float | None, option: str) -> float 
 
 
 def rate_of(throughput: float) -> float | None:
-    """Return what --throughput asks for, None for as many as possible. Raises CallError for values that cannot
-    be."""
+    """Return the rate per second in --throughput, or None for no limit. Raises CallError for invalid values."""
     if throughput == -1:
         return None
     if not 0 < throughput < math.inf:
@@ -116,7 +115,7 @@ def properties_of(
 
 
 def security_for(properties: ClientProperties, command_config: Path | None) -> Security:
-    """Return the TLS and login settings among the properties, or if there are none those of --command-config."""
+    """Return the TLS and login settings in the properties or, if there are none, those of --command-config."""
     if "security.protocol" in properties or any(is_security(name) for name in properties):
         return read_security(properties)
     return security_of_file(command_config)

@@ -1,7 +1,7 @@
 """Requests on several connections, with several in flight on each: as fast as the broker answers, or at a fixed rate.
 
-The requests are encoded before, and sent as many at a time as there is room for. Responses are counted by their bytes,
-and their error codes are looked at all at once. So there is no Python object for a record, and little work a request.
+Requests are encoded in advance, and each call sends as many as there is room for. Responses are counted by their bytes,
+and their error codes are checked together. So no Python object is made for a record, and a request costs little work.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class Tape:
-    """Encoded requests, one after the other, which are sent again and again."""
+    """Encoded requests, which are sent again and again in the same order."""
 
     def __init__(self, frames: Sequence[bytes]) -> None:
         self._data = memoryview(b"".join(frames))
@@ -36,7 +36,7 @@ class Tape:
         self._next = 0
 
     def take(self, count: int) -> tuple[int, memoryview]:
-        """Return the next requests: how many, at least one and at most `count`, and their bytes."""
+        """Return the number (from 1 to `count`) and the bytes of the next requests."""
         first = self._next
         last = min(first + count, len(self._ends) - 1)
         begin = self._ends[first]
@@ -47,7 +47,7 @@ class Tape:
 
 
 def repeated(frames: Sequence[bytes], window: int) -> list[bytes]:
-    """Return the requests again and again, so that `window` of them can be sent in one call if they are short."""
+    """Return the requests, repeated until `window` of them can be sent in one call if they are short."""
     room = max(1, _SEND_AT_MOST // sum(map(len, frames)))
     return list(frames) * min(room, ceil(window / len(frames)))
 
@@ -56,8 +56,8 @@ class Lane:
     """One connection with requests in flight.
 
     Args:
-        reply: The bytes of a response without an error; 0 if there are no responses (acks=0).
-        are_good: Returns False if one of the responses, whole ones of that size, has an error.
+        reply: The size in bytes of a response without an error; 0 if there are no responses (acks=0).
+        are_good: Takes complete responses of that size, and returns False if one of them has an error.
         explain: Raises the error of a response.
     """
 
@@ -80,7 +80,7 @@ class Lane:
         self._is_tls = isinstance(self.socket, ssl.SSLSocket)
         self._sent_at: deque[float] = deque()  # of each request without a response
         self._unsent = memoryview(b"")
-        self._full_since: float | None = None  # a request is due since then, but there is no room for it
+        self._full_since: float | None = None  # since when a request is due but has no room in the window
         self._buffer = memoryview(bytearray(max(_BUFFER, 2 * reply)))
         self._filled = 0
         self.sent = 0
@@ -91,14 +91,14 @@ class Lane:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is being sent and no response is outstanding."""
+        """True if nothing is being sent and no response is outstanding."""
         return not self._unsent and not self._sent_at
 
     def send(self, due: int, now: float, schedule: tuple[float, float] | None) -> None:
-        """Send requests, at most `due` of them, as far as there is room.
+        """Send up to `due` requests, as far as there is room.
 
-        With a `schedule`, which is the time of the first request and the requests a second, the latency of one that had
-        to wait for room begins when it was due, so that a broker that stalls does not hide it.
+        `schedule` is the time of the first request, and the requests per second. With it, the latency of a request that
+        had to wait for room begins when the request was due, so that latencies include the stalls of a broker.
         """
         while due > 0 and not self._unsent:
             room = self._window - len(self._sent_at)
@@ -124,7 +124,7 @@ class Lane:
             self.flush()
 
     def flush(self) -> None:
-        """Send what is left of the requests before, as far as the socket takes it."""
+        """Send the rest of the last requests, as far as the socket has room."""
         try:
             while self._unsent:
                 self._unsent = self._unsent[self.socket.send(self._unsent) :]
@@ -132,7 +132,7 @@ class Lane:
             return
 
     def sent_whole(self) -> int:
-        """Return how many requests without responses were sent since the last call."""
+        """Return how many requests were sent since the last call, if requests have no responses."""
         if self._unsent:
             return 0
         count = len(self._sent_at)
@@ -168,7 +168,7 @@ class Lane:
                 return found
 
     def _fail(self) -> None:
-        """Raise the error of the first response that has one; the rest of it may still be on its way."""
+        """Raise the error of the first response that has one, after receiving the rest of that response."""
         data = bytes(self._buffer[: self._filled])
         self.socket.settimeout(TIMEOUT)
         while True:
@@ -185,7 +185,7 @@ class Lane:
 
 
 class _Poller:
-    """Says on which lanes something can be received, or sent if something waits to be sent."""
+    """Finds the lanes on which bytes have arrived, or on which waiting bytes can be sent."""
 
     def __init__(self, lanes: Sequence[Lane]) -> None:
         self._lanes = {lane.socket.fileno(): lane for lane in lanes}
@@ -196,15 +196,15 @@ class _Poller:
             self._poller.register(fd, select.EPOLLIN)
 
     def watch(self, lane: Lane) -> None:
-        """Look for room to send on the lane if something waits to be sent, else not."""
+        """Poll for room to send on the lane only while bytes wait to be sent."""
         if lane.waits_to_send != self._writing[lane]:
             self._writing[lane] = lane.waits_to_send
             events = select.EPOLLIN | (select.EPOLLOUT if lane.waits_to_send else 0)
             self._poller.modify(lane.socket.fileno(), events)
 
     def ready(self, wait: float, *, exactly: bool) -> list[tuple[Lane, int]]:
-        """Return the lanes that are ready, with their events, after at most `wait` seconds. With `exactly`, that is not
-        rounded up to milliseconds, as epoll does."""
+        """Return the lanes that are ready, with their events, after at most `wait` seconds. With `exactly`, `wait` is
+        not rounded up to milliseconds, as epoll would."""
         if exactly:
             select.select([self._poller], [], [], wait)
             wait = 0
@@ -225,7 +225,7 @@ def drive(
     """Send requests on all lanes until `requests` were sent or `slot.shall_end`, and receive their responses.
 
     `replied` is called with the number of requests that were answered, or sent if they have no responses. `rate`:
-    requests a second, of which each lane has the same share; None: as fast as the windows of the lanes allow.
+    requests per second, in equal shares for all lanes; None: as fast as the windows of the lanes allow.
     """
     with closing(_Poller(lanes)) as poller:
         left = sys.maxsize if requests is None else requests
@@ -233,7 +233,7 @@ def drive(
         # The lanes take turns: lane k begins k / rate later than the first one.
         share = 0.0 if rate is None else rate / len(lanes)
         starts = {lane: began if rate is None else began + number / rate for number, lane in enumerate(lanes)}
-        asked: Sequence[Lane] = lanes  # which may have room for requests
+        asked: Sequence[Lane] = lanes  # the lanes that may have room for requests
         while True:
             now = time.perf_counter()
             if slot.shall_end(now):

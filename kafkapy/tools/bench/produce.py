@@ -94,10 +94,11 @@ def produce(
 ) -> None:
     """Measure how fast a broker takes records, and how long a request takes.
 
-    The requests are encoded before, and sent again and again, to the partitions in turn. Keys do not choose the
-    partition. The latency is that from sending a request to its response. With --throughput, a request has the records
-    of one millisecond, or of linger.ms if that is longer, and a request that the broker holds up counts from when it
-    was due. Without --num-records and --duration it takes 10 seconds; Ctrl-C ends it, with the figures so far.
+    Requests are encoded in advance and sent again and again, to the partitions in turn. Keys do not choose the
+    partition. The latency is the time from sending a request to its response. With --throughput, a request has the
+    records of one millisecond, or of linger.ms if that is longer, and the latency of a request that the broker holds up
+    counts from when the request was due. Without --num-records and --duration, the clients run for 10 seconds; Ctrl-C
+    ends them and prints the figures so far.
 
     Examples:
 

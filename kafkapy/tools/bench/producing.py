@@ -25,8 +25,8 @@ _LIST_OFFSETS_VERSION = 1
 
 @dataclass(frozen=True)
 class Content:
-    """What records have in them. Values are `payloads` in turn, or if there are none random capital letters, as in
-    Kafka's tool. `keys`: how many different keys; 0: records have none."""
+    """The content of records. Values are `payloads` in turn or, without payloads, random capital letters, as in Kafka's
+    tool. `keys` is the number of different keys; 0: records have no key."""
 
     record_size: int
     payloads: tuple[bytes, ...] = ()
@@ -41,8 +41,8 @@ class Content:
         return values + (self.key_size if self.keys else 0)
 
     def variants(self, records: int) -> int:
-        """Return how many batches of `records` records there are: as many as the different keys need, and the payloads,
-        but for those not more than MOST_FOR_PAYLOADS."""
+        """Return the number of different batches of `records` records: enough for all keys, and for the payloads, but
+        at most MOST_FOR_PAYLOADS for the payloads."""
         return max(1, ceil(self.keys / records), min(MOST_FOR_PAYLOADS, ceil(len(self.payloads) / records)))
 
     def batches(self, records: int) -> list[tuple[bytes, int]]:
@@ -66,10 +66,10 @@ class Content:
 
 @dataclass
 class ProduceJob:
-    """Produces batches of `records` records to the partitions of `place` in turn, `window` requests in flight a broker.
+    """Produces batches of `records` records to the partitions of `place` in turn.
 
-    `requests`: how many to send at most; None: until the command says so. `rate`: requests a second; None: as fast as
-    possible.
+    `window` is the number of requests in flight to each broker. `requests` is the most requests to send; None: no
+    limit. `rate` is the requests per second; None: as fast as possible.
     """
 
     place: Place

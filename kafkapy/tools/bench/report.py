@@ -1,4 +1,4 @@
-"""Runs the clients of a benchmark, shows how it goes, and prints the result."""
+"""Runs the clients of a benchmark, shows the progress, and prints the result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ INTERRUPTED = 130
 
 @dataclass(frozen=True)
 class Output:
-    """How the result is shown."""
+    """The options for the output of a benchmark."""
 
     as_json: bool = False
     plot: Path | None = None
@@ -41,7 +41,7 @@ class Output:
     interval_s: float = 5.0
 
     def picture(self) -> ResultFile | None:
-        """Return the file for --plot. Raises CallError if it could not be written."""
+        """Return the file for --plot, or None without --plot. Raises CallError if the file cannot be written."""
         return None if self.plot is None else picture_file(self.plot, force=self.force)
 
 
@@ -143,9 +143,9 @@ def _print(result: Result, what: Measure, output: Output) -> None:
         )
     sentences = [limit_sentence(result, what.asked)]
     if result.timed_out:
-        sentences.append("It ended early: no new records came before the --timeout.")
+        sentences.append("The benchmark ended early: no new records came before the --timeout.")
     if result.interrupted:
-        sentences.append("It was interrupted; these are the figures so far.")
+        sentences.append("Interrupted: these are the figures so far.")
     if any(sentences):
         print()
     for sentence in filter(None, sentences):

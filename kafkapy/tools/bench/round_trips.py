@@ -27,8 +27,9 @@ _LOOK_S = 0.05
 class RoundTripJob:
     """Produces one record after the other to the only partition of `place`, while a consumer's Fetch request waits.
 
-    The first duration is from the call that sends the record until the consumer has it, the second one until the
-    producer has the acknowledgement. The next record follows when both have come. `rate`: at most so many a second.
+    The first duration is from the call that sends the record until the consumer has the record, the second one until
+    the producer has the acknowledgement. The next record follows when both have come. `rate` is the most records per
+    second; None: no limit.
     """
 
     place: Place
@@ -95,7 +96,7 @@ class RoundTripJob:
         slot.acknowledged(acknowledged)
 
     def _ready(self, seconds: float) -> list[socket.socket]:
-        """Return which sockets have bytes, after at most `seconds`."""
+        """Return the sockets that have bytes, after at most `seconds`."""
         both = [self._producer.socket, self._feed.socket]
         # TLS may have decrypted bytes, of which the kernel does not know.
         buffered = [each for each in both if isinstance(each, ssl.SSLSocket) and each.pending()]

@@ -20,9 +20,9 @@ def partitions_of(
     replicas: int = -1,
 ) -> tuple[int, ...]:
     """Return the partitions of the topic, or those of them that are `asked` for. With `create`, create the topic if it
-    is missing, with so many partitions and replicas (-1: the broker's default).
+    is missing, with this many partitions and replicas (-1: the broker's default).
 
-    Raises ToolError if the topic is missing and `create` is not set, CallError for a partition that it does not have.
+    Raises ToolError if the topic is missing and `create` is not set, CallError for a partition that does not exist.
     """
     try:
         found = sorted(cluster.topic(topic, refresh=True).partitions)

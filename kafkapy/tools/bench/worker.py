@@ -1,7 +1,7 @@
 """`python -m kafkapy.tools.bench.worker FD SLOTS SLOT`: the process of one client.
 
-It reads its job (a pickle) from standard input, prepares it, prints a line and waits for the command to answer with
-another one, so that all clients begin together. Then it works. If it fails, its last line is the error, as JSON.
+The process reads its job (a pickle) from standard input, prepares it, prints a line and waits for a line from the
+command, so that all clients begin together. Then it runs the job. If it fails, its last line is the error, as JSON.
 """
 
 from __future__ import annotations

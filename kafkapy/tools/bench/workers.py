@@ -25,7 +25,7 @@ _LOOK_S = 0.1
 
 
 class Ran(NamedTuple):
-    """The figures of clients, whether Ctrl-C has ended them, and the error of the first one that failed."""
+    """The figures of the clients, whether Ctrl-C ended them, and the error of the first client that failed."""
 
     board: Board
     interrupted: bool
@@ -77,7 +77,7 @@ def _processes(jobs: Sequence[Job], board: Board) -> Iterator[list[subprocess.Po
                 start_new_session=True,  # Ctrl-C in a terminal reaches only the command
             )
             started.append(process)
-            _tell(process, pickle.dumps(job))  # not as an argument: everybody can see those, and a job may have secrets
+            _tell(process, pickle.dumps(job))  # not as an argument, which all users can see: a job may have secrets
         yield started
     finally:
         for process in started:
@@ -96,7 +96,7 @@ def _tell(process: subprocess.Popen[bytes], text: bytes) -> None:
         while view:
             view = view[process.stdin.write(view) :]
     except BrokenPipeError:
-        pass  # it has failed, and its output says why
+        pass  # the process has failed, and its output says why
 
 
 def _wait_until_ready(processes: Sequence[subprocess.Popen[bytes]], is_interrupted: Callable[[], bool]) -> None:
@@ -138,4 +138,4 @@ def _error_of(line: bytes) -> ToolError:
     try:
         return ToolError(str(json.loads(line)["error"]))
     except (ValueError, KeyError, TypeError):
-        return ToolError("a client ended without a word; its output above may say why")
+        return ToolError("a client ended without an error message; its output above may say why")

@@ -1,5 +1,5 @@
-"""Reset plans as CSV files in the format of Kafka's ConsumerGroupCommand: `topic,partition,offset`, or with several
-groups `group,topic,partition,offset`."""
+"""Reset plans as CSV files in the format of Kafka's ConsumerGroupCommand: `topic,partition,offset` if the command's
+arguments name one group, else `group,topic,partition,offset`."""
 
 import csv
 import io

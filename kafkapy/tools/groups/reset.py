@@ -96,11 +96,10 @@ def reset_offsets(
     if export == STANDARD and as_json:
         raise CallError("--export - and --json both want standard output; name a file")
     scope = topics_and_partitions("--topic", topic or ())
-    from_plan = None if from_file is None else read_plan(from_file, names or ())
+    named = list(dict.fromkeys(names or ()))
+    from_plan = None if from_file is None else read_plan(from_file, named)
     with group_backend(context, servers, zookeeper, command_config) as backend:
-        wanted = list(dict.fromkeys(names or ())) or (
-            list(from_plan) if from_plan and not all_groups else backend.names()
-        )
+        wanted = named or (list(from_plan) if from_plan and not all_groups else backend.names())
         backend.refuse_active(wanted)
         plan: list[Reset] = []
         for group, found in backend.committed(wanted).items():
@@ -113,7 +112,7 @@ def reset_offsets(
                 partitions = _partitions(backend.admin, group, scope, committed, quiet=all_groups)
                 plan += plan_goal(backend.admin, group, partitions, committed, goal, number)
         if export is not None:  # before the commits: if the file cannot be written, nothing has been changed
-            write_plan(export, plan, with_group=len(wanted) != 1)
+            write_plan(export, plan, with_group=len(named) != 1)
         if execute:
             new: dict[str, dict[tuple[str, str], int]] = {}
             for line in plan:

@@ -147,8 +147,8 @@ def _about_settings(names: Sequence[str]) -> list[str]:
 
 def _about_defaults() -> list[str]:
     return [
-        "Take care: where a topic has no setting of its own, the broker's holds, as log.retention.hours. If Kafka had",
-        "others than the defaults in its server.properties, start with that file.",
+        "Take care: where a topic has no setting of its own, the broker's setting holds, such as log.retention.hours.",
+        "If Kafka's server.properties has other values than the defaults, start with that file.",
     ]
 
 

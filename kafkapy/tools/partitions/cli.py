@@ -1,4 +1,4 @@
-"""The command `kafkapy partitions`: moves partitions to other brokers, shows how far that is, and cancels it."""
+"""The command `kafkapy partitions`: moves partitions to other brokers, shows the progress, and cancels moves."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -44,21 +44,21 @@ def reassign(
     factor: Annotated[
         int | None,
         typer.Option(
-            "--replication-factor", "-r", help="Add or remove replicas, so that each partition has so many of them."
+            "--replication-factor", "-r", help="Add or remove replicas, so that each partition has this many."
         ),
     ] = None,
     internal: Annotated[
         bool, typer.Option("--internal", help="Without --topic: also the topics of groups and transactions.")
     ] = False,
     throttle: Annotated[
-        int | None, typer.Option("--throttle", metavar="BYTES", help="Copy at most so many bytes/s on each broker.")
+        int | None, typer.Option("--throttle", metavar="BYTES", help="Copy at most this many bytes/s on each broker.")
     ] = None,
-    execute: Annotated[bool, typer.Option("--execute", "--yes", help="Do it, instead of showing the plan.")] = False,
+    execute: Annotated[bool, typer.Option("--execute", "--yes", help="Carry out the plan, not only show it.")] = False,
     servers: Servers = DEFAULT_SERVER,
     command_config: CommandConfig = None,
     as_json: Json = False,
 ) -> None:
-    """Show a plan of what moves where and how many bytes are copied; with --execute, begin it.
+    """Show which partitions move where, and how many bytes are copied; with --execute, begin the moves.
 
     Examples:
 
@@ -162,7 +162,7 @@ def _check(
     internal: bool,
     throttle: int | None,
 ) -> None:
-    """Raise CallError for options of `reassign` that do not fit."""
+    """Raise CallError for options of `reassign` that are missing, invalid, or exclude each other."""
     if (file is not None) + (replicas is not None) + (factor is not None) != 1:
         raise CallError("partitions reassign needs one of --replicas, --replication-factor and a file")
     if file is not None and (topics or partitions or internal):
@@ -183,7 +183,7 @@ def _targets(
     factor: int | None,
     internal: bool,
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """Return the replicas that each partition is to have."""
+    """Return the target replicas of each partition, as the options or the file say."""
     if file is not None:
         targets = read_file(file)
         for topic, index in targets:
@@ -203,8 +203,8 @@ def _targets(
 
 
 def _moves(cluster: Cluster, targets: Mapping[TopicPartition, tuple[int, ...]], sizes: Sizes) -> list[Move]:
-    """Return the moves to those targets that differ from the present replicas, in order. Raise ToolError for a target
-    that does not run."""
+    """Return a move for each partition whose target differs from its present replicas, in order. Raise ToolError for a
+    new replica on a broker that does not run."""
     moves = []
     for (topic, index), target in sorted(targets.items()):
         one = cluster.topics[topic].partitions[index]
@@ -224,7 +224,7 @@ def _refuse_moving(moves: Sequence[Move], moving: Mapping[TopicPartition, Reassi
         if (move.topic, move.partition) in moving:
             raise ToolError(
                 f"{move.topic}-{move.partition} is being moved already: wait (kafkapy partitions status --wait) or "
-                "cancel that (kafkapy partitions cancel)"
+                "cancel the move (kafkapy partitions cancel)"
             )
 
 

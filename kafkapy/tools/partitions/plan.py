@@ -1,4 +1,4 @@
-"""Plans of reassignments: which brokers each partition is to have, and what has to be copied for that."""
+"""Plans reassignments: the target replicas of each partition, and the bytes that have to be copied."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def with_factor(
     factor: int,
     racks: Mapping[int, str | None],
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """Return replicas for each wanted partition, so that it has `factor` of them.
+    """Return `factor` replicas for each wanted partition.
 
     The preferred leader and as many other replicas as possible stay; superfluous ones are removed from the end. A new
     replica goes to a rack that the partition is not in yet, if there is one, and there to the broker with the fewest
-    replicas. `current` are the replicas of all partitions, `racks` those of the brokers that run. Raise CallError if
-    there are not so many brokers.
+    replicas. `current` has the replicas of all partitions, and `racks` the racks of the brokers that run. Raise
+    CallError if too few brokers run.
     """
     if factor < 1:
         raise CallError(f"--replication-factor {factor}: a partition needs at least one replica")
@@ -87,8 +87,7 @@ def brokers_of(text: str) -> tuple[int, ...]:
 def read_file(file: Path) -> dict[TopicPartition, tuple[int, ...]]:
     """Return the replicas in a file of kafka-reassign-partitions (--reassignment-json-file), by partition.
 
-    Raise ToolError if the file cannot be read, or is no such file; the message says where. A file that chooses log
-    directories is refused.
+    Raise ToolError if the file cannot be read, does not have that format, or chooses log directories.
     """
     try:
         value = json.loads(file.read_text(encoding="utf-8"))

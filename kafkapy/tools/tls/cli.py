@@ -1,4 +1,4 @@
-"""The command `kafkapy tls`: checks certificates in files and those that a listener shows."""
+"""The command `kafkapy tls`: checks the certificates in files and those of a listener."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -48,8 +48,8 @@ def check(
 ) -> None:
     """Show the certificates of a file or of a listener, and what clients would reject about them.
 
-    The chain comes first: whom it is for, who signed it, its host names, its key, and the days until it expires. Of a
-    listener, also the TLS versions that it takes. The exit code is 1 if clients would refuse it.
+    For each certificate: subject, issuer, host names, key, and the days until it expires. For a listener, also the TLS
+    versions that it accepts. The exit code is 1 if clients would refuse the file or listener.
 
     Without a target, the stores that the file of --command-config names are checked. Passwords are read from that file
     only.

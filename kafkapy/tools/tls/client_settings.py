@@ -9,7 +9,7 @@ _OF_LIBRDKAFKA = {name for _, name in SECURITY_NAMES} | {"ssl.certificate.locati
 
 
 def client_settings(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the TLS settings among a client's properties by Java's names. The properties may have librdkafka's.
+    """Return the TLS settings among a client's properties, by Java's names. The given names may be librdkafka's.
 
     Raise ValueError for a property that no client has, and OSError for a file that cannot be read.
     """

@@ -97,7 +97,7 @@ def _checked_group(target: str, settings: Mapping[str, str], days: int, *, serve
 def _checked_keys(
     target: str, settings: Mapping[str, str], more: Mapping[str, str], days: int, *, server: bool
 ) -> Document:
-    """Return the document of a key store. Raises NoPrivateKey if it is none, and ToolError if it cannot be read."""
+    """Return the document of a key store. Raises NoPrivateKey if it has no private key, ToolError if it is invalid."""
     keys: KeyStore = _loaded(key_store, settings)
     findings = of_chain(keys.chain, days, server=server)
     stores = Stores(keys, _loaded(trust_store, more))
@@ -132,7 +132,7 @@ def _document(target: str, kind: str, certificates: list[Document], findings: li
 
 
 def _loaded(load: Any, settings: Mapping[str, str]) -> Any:
-    """Return the store. Raises NoPrivateKey as it is, and other errors as ToolError."""
+    """Return the store that `load` reads. NoPrivateKey passes through; other errors become ToolError."""
     try:
         return load(settings)
     except NoPrivateKey:

@@ -14,7 +14,7 @@ _SMALLEST_RSA = 2048
 
 
 class Finding(NamedTuple):
-    """Something about a chain: an error makes clients refuse it, a warning some of them, or later."""
+    """A finding about a certificate chain. An error makes clients refuse it, a warning only some of them, or later."""
 
     level: Literal["error", "warning"]
     message: str
@@ -36,7 +36,7 @@ def described(certificate: Certificate) -> dict[str, Any]:
 
 
 def validity(certificate: Certificate, days: int) -> list[Finding]:
-    """Return what is wrong with the time of a certificate. It is warned about `days` before it expires."""
+    """Return an error if the certificate is not valid now, or a warning if it expires within `days` days."""
     left = certificate.days_left()
     if left < 0:
         return [Finding("error", f"{certificate.subject} expired on {certificate.not_after:%F}")]

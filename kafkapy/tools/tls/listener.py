@@ -1,4 +1,4 @@
-"""Checks a TLS listener over the network: what it shows, which versions it takes, and whether clients accept it."""
+"""Checks a TLS listener over the network: its certificates, its TLS versions, and whether clients accept it."""
 
 import socket
 import ssl
@@ -68,7 +68,7 @@ def check_listener(host: str, port: int, settings: Mapping[str, Any], name: str 
 
 
 def _verified(host: str, port: int, context: ssl.SSLContext, name: str | None) -> str | None:
-    """Connect as a client with the settings. Return why it fails, None if the broker answers a request."""
+    """Connect as a client. Return the reason if that fails, or None if the broker responds to a request."""
     try:
         with _connected(host, port, context, name) as connection:
             connection.sendall(_FRAME)
@@ -107,7 +107,7 @@ def _connected(host: str, port: int, context: ssl.SSLContext, name: str | None) 
 
 
 def _chain(connection: ssl.SSLSocket) -> list[Certificate]:
-    """Return the certificates that the server has sent. Until Python 3.13 the method for it is not public."""
+    """Return the certificates that the server has sent. Before Python 3.13, the method for this is not public."""
     public: Any = getattr(connection, "get_unverified_chain", None)
     if public is not None:
         encoded = public()

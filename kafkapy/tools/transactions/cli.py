@@ -120,7 +120,7 @@ def describe_producers(
     command_config: CommandConfig = None,
     as_json: Json = False,
 ) -> None:
-    """Show the producers that a partition has state of, and where their open transactions begin.
+    """Show the producers whose state a partition keeps, and where their open transactions begin.
 
     Example: kafkapy transactions describe-producers flights --partition 0
     """

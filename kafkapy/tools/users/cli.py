@@ -30,7 +30,7 @@ Password = Annotated[
     typer.Option(
         "--password",
         metavar="PASSWORD",
-        help="The password, or @FILE to read it from a file. Without it, it is asked for, or read from standard input.",
+        help="The password, or @FILE to read it from a file. Default: ask on a terminal, else read standard input.",
     ),
 ]
 Iterations = Annotated[
@@ -39,7 +39,7 @@ Iterations = Annotated[
 Offline = Annotated[
     bool,
     typer.Option(
-        "--offline", help="Change the metadata itself: of a stopped broker without ZooKeeper, or in ZooKeeper."
+        "--offline", help="Read or change the metadata directly, in a stopped broker's directory or in ZooKeeper."
     ),
 ]
 Config = Annotated[
@@ -54,7 +54,7 @@ Config = Annotated[
 
 
 class Users(Protocol):
-    """The users of a cluster, through a broker or in the metadata itself."""
+    """The users of a cluster, through a broker or directly in the metadata."""
 
     def list_users(self) -> dict[str, dict[str, int]]: ...
 
@@ -173,7 +173,7 @@ def _mechanisms(given: list[str] | None) -> list[str]:
 
 
 def _password(given: str | None) -> str:
-    """Return the password: the option's, or that in its @FILE, or what is typed, or the first line of standard input.
+    """Return the password from the option, its @FILE, the terminal, or the first line of standard input.
 
     Raises CallError if there is none, or if the file has more than one line.
     """
@@ -181,7 +181,7 @@ def _password(given: str | None) -> str:
         password = value_of("--password", given)
     elif sys.stdin.isatty():
         password = getpass.getpass("Password: ")
-        if getpass.getpass("The same again: ") != password:
+        if getpass.getpass("The same password again: ") != password:
             raise CallError("the two passwords are different")
     else:
         password = sys.stdin.readline().rstrip("\r\n")

@@ -1,6 +1,6 @@
-"""The users in the metadata itself: in the first log directory of a broker that does not run, or in ZooKeeper.
+"""Users directly in the metadata: in the first log directory of a broker that does not run, or in ZooKeeper.
 
-As `kafka-configs --zookeeper`: so that the first user exists before brokers start that log in to each other.
+Like `kafka-configs --zookeeper`, this creates the first user before brokers that log in to each other are started.
 """
 
 from __future__ import annotations

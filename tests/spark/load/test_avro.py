@@ -1,3 +1,5 @@
+"""Avro values become columns, with the schema of the options or of an id, and values that do not fit are reported."""
+
 import datetime
 import io
 import json

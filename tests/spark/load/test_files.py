@@ -1,3 +1,5 @@
+"""The Parquet files that a task of a load writes: one directory for each date, and files of limited size."""
+
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path

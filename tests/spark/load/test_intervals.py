@@ -1,3 +1,5 @@
+"""Sets of offsets as intervals: union, difference and overlap."""
+
 from itertools import pairwise
 
 from hypothesis import given

@@ -1,3 +1,5 @@
+"""Schemas of JSON values, in the text that Spark writes."""
+
 import pyarrow as pa
 import pytest
 
@@ -28,13 +30,13 @@ def test_columns_are_read_as_spark_writes_them() -> None:
         ("a", "it ends where a type is expected"),
         ("a nothing", "there is no type 'nothing'"),
         ("a int, A string", "there are two fields 'A'"),
-        ("a int b", "'b' is superfluous"),
+        ("a int b", "'b' is not expected after the last field"),
         ("a array<int", "it ends where '>' is expected"),
         ("a decimal(50)", "must have 1 to 38 digits"),
         ("a decimal(2,5)", "must have 1 to 38 digits"),
         ("a array<date>", "a date within a struct or an array is not supported"),
         ("a int; b int", "'; b int' cannot be read"),
-        ("1 int", "'1' is in the place of a field's name"),
+        ("1 int", "'1' is where a field's name is expected"),
     ],
 )
 def test_the_error_says_why_a_schema_cannot_be_read(text: str, message: str) -> None:

@@ -1,3 +1,5 @@
+"""JSON values become columns, and values that do not fit are reported."""
+
 import json
 from typing import Any
 

@@ -23,12 +23,13 @@ from tests.spark.load.rows import SETTINGS, batch, seen
 
 
 class Killed(BaseException):
-    """Raised where a kill would end the process."""
+    """The end of the process by a kill."""
 
 
 @contextmanager
 def killed_at(step: int) -> Iterator[Callable[[], int]]:
-    """Kill the process before change number `step` of the file system that readers can see; yield a counter of them."""
+    """Raise Killed before change number `step` that readers can see in the file system. Yield a function that returns
+    the number of these changes."""
     count = 0
     patch = pytest.MonkeyPatch()
 
@@ -77,7 +78,8 @@ def load_batch(directory: Path, partition: int, first: int, end: int) -> None:
 
 
 def until_it_lives(work: Callable[[], None], check: Callable[[], None]) -> int:
-    """Run the work killed at its first step, its second, and so on, with a check each time, until it completes."""
+    """Run the work again and again, killed at its first step, then at its second, and so on, until it completes. Check
+    the result each time."""
     for step in range(1, 1000):
         with killed_at(step) as steps:
             try:

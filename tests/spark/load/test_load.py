@@ -44,6 +44,11 @@ def produce(servers: str, topic: str, values: Sequence[bytes | None], *, first_d
             producer.send(topic, value, b"key", timestamp=stamp, **{"partition": 0, **more})
 
 
+def delete_before(servers: str, topic: str, offset: int) -> None:
+    with Admin(servers) as admin:
+        admin.delete_records({(topic, 0): offset})
+
+
 def rows_of(directory: Path) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = ds.dataset(directory, partitioning="hive").to_table().to_pylist()
     return sorted(rows, key=lambda row: (row["topic"], row["partition"], row["offset"]))
@@ -171,6 +176,43 @@ def test_a_load_between_two_times_and_then_of_the_earlier_records(
     assert seen(tmp_path / "landed") == [(0, offset) for offset in range(10)]
 
 
+def test_a_load_after_one_from_a_time_leaves_out_what_is_before_that_time_in_every_partition(
+    settings: Settings, topic: str, tmp_path: Path
+) -> None:
+    with Admin(settings.servers) as admin:
+        admin.create_partitions(topic, 2)
+    for partition in (0, 1):
+        produce(settings.servers, topic, [b"old"], partition=partition)
+    produce(settings.servers, topic, [b"new"], first_day=DAY + 5, partition=0)
+    done = load([topic], tmp_path / "landed", settings, start_ms=(DAY + 5) * DAY_MS)
+    assert (done.rows, done.partitions[topic, 1].reached, done.partitions[topic, 1].lag) == (1, 1, 0)
+    produce(settings.servers, topic, [b"newer"], first_day=DAY + 6, partition=1)
+    load([topic], tmp_path / "landed", settings)
+    assert [row["value"] for row in rows_of(tmp_path / "landed")] == [b"new", b"newer"]
+    load([topic], tmp_path / "landed", settings, start_ms=0)
+    assert seen(tmp_path / "landed") == [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+
+def test_a_load_of_older_records_does_not_change_where_later_loads_begin(
+    settings: Settings, topic: str, tmp_path: Path
+) -> None:
+    produce(settings.servers, topic, [b"a", b"b"])
+    load([topic], tmp_path / "landed", settings, start_ms=(DAY + 5) * DAY_MS)
+    load([topic], tmp_path / "landed", settings, start_ms=0, end_ms=(DAY + 1) * DAY_MS)
+    assert load([topic], tmp_path / "landed", settings).rows == 0
+    assert seen(tmp_path / "landed") == [(0, 0)]
+
+
+def test_a_load_from_a_time_without_records_since_leaves_the_columns_open(
+    settings: Settings, topic: str, tmp_path: Path
+) -> None:
+    produce(settings.servers, topic, [b"{}"])
+    load([topic], tmp_path / "landed", settings, start_ms=(DAY + 5) * DAY_MS)
+    produce(settings.servers, topic, [b'{"n": 1}'], first_day=DAY + 5)
+    load([topic], tmp_path / "landed", replace(settings, values=JsonValues("n int")))
+    assert [row["n"] for row in rows_of(tmp_path / "landed")] == [1]
+
+
 def test_a_reload_replaces_exactly_its_own_rows(settings: Settings, topic: str, tmp_path: Path) -> None:
     with Admin(settings.servers) as admin:
         admin.create_partitions(topic, 2)
@@ -221,13 +263,59 @@ def test_new_partitions_and_further_topics_join(settings: Settings, topic: str, 
 def test_deleted_records_are_reported(settings: Settings, topic: str, tmp_path: Path) -> None:
     produce(settings.servers, topic, [b"a", b"b", b"c"])
     load([topic], tmp_path / "landed", settings, end_ms=(DAY + 1) * DAY_MS)
-    with Admin(settings.servers) as admin:
-        admin.delete_records({(topic, 0): 2})
+    delete_before(settings.servers, topic, 2)
     with pytest.raises(LoadError, match="begins at offset 2, but 1 was to be loaded next: 1 offsets were deleted"):
         load([topic], tmp_path / "landed", settings)
     done = load([topic], tmp_path / "landed", settings, accept_loss=True)
     assert done.lost == {(topic, 0): 1}
     assert seen(tmp_path / "landed") == [(0, 0), (0, 2)]
+
+
+def test_a_loss_that_was_accepted_is_not_reported_again(settings: Settings, topic: str, tmp_path: Path) -> None:
+    produce(settings.servers, topic, [b"a", b"b", b"c"])
+    load([topic], tmp_path / "landed", settings, end_ms=(DAY + 1) * DAY_MS)
+    delete_before(settings.servers, topic, 3)
+    assert load([topic], tmp_path / "landed", settings, accept_loss=True).lost == {(topic, 0): 2}
+    done = load([topic], tmp_path / "landed", settings)
+    assert (done.rows, done.lost, done.partitions[topic, 0].reached) == (0, {}, 3)
+
+
+def test_records_that_are_deleted_during_a_load_end_it_unless_that_is_accepted(
+    settings: Settings, topic: str, tmp_path: Path
+) -> None:
+    small = replace(settings, batch_rows=2)
+    produce(settings.servers, topic, [b"value"] * 6)
+    done = load(
+        [topic],
+        tmp_path / "landed",
+        small,
+        accept_loss=True,
+        on_progress=lambda now: delete_before(settings.servers, topic, 5),
+    )
+    assert (done.rows, done.lost, done.partitions[topic, 0].lag) == (3, {(topic, 0): 3}, 0)
+    assert seen(tmp_path / "landed") == [(0, 0), (0, 1), (0, 5)]
+    assert load([topic], tmp_path / "landed", small).lost == {}
+    produce(settings.servers, topic, [b"value"] * 4)
+    with pytest.raises(LoadError, match=r"from offset 7 to 9 could not be read: .* does not have offset 7"):
+        load([topic], tmp_path / "other", small, on_progress=lambda now: delete_before(settings.servers, topic, 9))
+
+
+def test_a_reload_whose_records_are_deleted_meanwhile_replaces_nothing(
+    settings: Settings, topic: str, tmp_path: Path
+) -> None:
+    produce(settings.servers, topic, [b"a", b"b", b"c"])
+    load([topic], tmp_path / "landed", settings)
+    with pytest.raises(LoadError, match="from offset 1 to 2 could not be read"):
+        load(
+            [topic],
+            tmp_path / "landed",
+            replace(settings, batch_rows=1),
+            start_ms=0,
+            again=True,
+            accept_loss=True,
+            on_progress=lambda now: delete_before(settings.servers, topic, 3),
+        )
+    assert seen(tmp_path / "landed") == [(0, 0), (0, 1), (0, 2)]
 
 
 def test_a_topic_that_was_created_again_is_another_topic(settings: Settings, topic: str, tmp_path: Path) -> None:
@@ -277,6 +365,27 @@ def test_following_continues_until_it_is_stopped(settings: Settings, topic: str,
 
     done = load([topic], tmp_path / "landed", settings, follow_s=0.01, stopped=stopped, on_progress=on_progress)
     assert done.rows == 2
+
+
+def test_following_from_a_time_leaves_out_the_records_before_it(settings: Settings, topic: str, tmp_path: Path) -> None:
+    produce(settings.servers, topic, [b"old"])
+
+    class Stopped(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            produce(settings.servers, topic, [b"new"], first_day=DAY + 5)
+            return self.is_set()
+
+    stopped = Stopped()
+    load(
+        [topic],
+        tmp_path / "landed",
+        settings,
+        start_ms=(DAY + 5) * DAY_MS,
+        follow_s=0.0,
+        stopped=stopped,
+        on_progress=lambda now: stopped.set(),
+    )
+    assert [row["value"] for row in rows_of(tmp_path / "landed")] == [b"new"]
 
 
 def test_a_stopped_load_ends_after_its_batch_and_resumes_later(settings: Settings, topic: str, tmp_path: Path) -> None:

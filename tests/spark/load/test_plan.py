@@ -1,3 +1,5 @@
+"""The offsets that a run of a load reads, and their division into batches and tasks."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,6 +31,18 @@ def test_a_new_partition_begins_with_its_first_record() -> None:
 
 def test_a_partition_resumes_behind_its_loaded_offsets() -> None:
     assert todo([(7, 20)], Available(7, 50)) == [(20, 50)]
+
+
+@pytest.mark.parametrize(("have", "first"), [([], 20), ([(0, 5)], 20), ([(0, 5), (20, 30)], 30)])
+def test_offsets_that_were_left_out_are_loaded_with_an_earlier_start_only(
+    have: list[tuple[int, int]], first: int
+) -> None:
+    topics = {"t": Topic("", {0: have}, begin={0: 20})}
+    there = {WHERE: Available(0, 60)}
+    assert plan(topics, there, None, None).todo == {WHERE: [(first, 60)]}
+    assert plan(topics, there, {WHERE: 10}, {WHERE: 20}).todo == {WHERE: [(10, 20)]}
+    with pytest.raises(LoadError, match=f"t-0 begins at offset 40, but {first} was to be loaded next"):
+        plan(topics, {WHERE: Available(40, 60)}, None, None)
 
 
 def test_an_earlier_start_also_loads_the_offsets_before() -> None:

@@ -1,4 +1,4 @@
-"""What the figures of a benchmark say: samples in bounded memory, the limit, the better way to send."""
+"""The figures of a benchmark: samples in bounded memory, the sentence about the limit, and the better way to send."""
 
 import pytest
 

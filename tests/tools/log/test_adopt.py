@@ -59,7 +59,7 @@ def test_settings_from_a_file(kafkapy, kafka, tmp_path):
     result = kafkapy("log", "adopt", kafka, "--topic-configs", file)
     line = next(line for line in result.out.splitlines() if line.startswith("v2-none "))
     assert line.split()[-2:] == [str(file), "defaults"]
-    assert "where a topic has no setting of its own, the broker's holds" in result.out
+    assert "where a topic has no setting of its own, the broker's setting holds" in result.out
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def data(go_to):
 
 
 def test_a_transaction_index_rebuilt_from_its_dump_equals_kafkas():
-    """The missing file is rebuilt from its dump; for a file that is there the same way gives Kafka's bytes."""
+    """The missing file is rebuilt from its dump. For a file that exists, this gives the bytes that Kafka wrote."""
     lines = kafkas_dump("kafka-3.9.1-v2", "v2-txn-0")
     begin = lines.index("Dumping v2-txn-0/00000000000000000025.txnindex") + 1
     printed = transaction_index(lines[begin : begin + 1])

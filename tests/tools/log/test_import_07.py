@@ -394,7 +394,7 @@ def test_lookup(run, old, tmp_path):
     assert rows[0] == ["mixed-0", "55", "3"]
     assert rows[1][:3] == ["mixed-0", "60", "3"]
     assert "no message begins there" in rows[1][3]
-    assert rows[2] == ["mixed-0", "999", "10", "behind the last message: the old log ends at 279"]
+    assert rows[2] == ["mixed-0", "999", "10", "after the last message: the old log ends at 279"]
 
 
 @pytest.mark.parametrize("data", [b"", b"x" * 5000, b'{"version": 1}'.ljust(4096)])

@@ -167,7 +167,7 @@ def test_leader_epochs_beyond_the_truncation_are_removed(kafkapy, tmp_path):
         one.chmod(0o755)
     assert (directory / "leader-epoch-checkpoint").read_text() == "0\n3\n0 0\n2 178\n4 184\n"
     path = directory / "00000000000000000182.log"
-    os.truncate(path, path.stat().st_size - 1 - 119 * 3)  # into its first batch
+    os.truncate(path, path.stat().st_size - 1 - 119 * 3)  # the end is now in the segment's first batch
     code, out, err = kafkapy("log", "verify", "--repair", "--yes", directory)
     assert (code, err) == (0, "")
     assert "the log ends at offset 182." in out

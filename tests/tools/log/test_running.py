@@ -85,7 +85,7 @@ def test_a_segment_that_is_rolled_after_the_directory_was_listed_is_no_problem(k
 
 
 def delete_after_it_was_listed(directory, base, monkeypatch):
-    """Delete a segment's files as a broker does between the listing of the directory and the check of the segment."""
+    """Delete a segment's files, as a broker may do between the listing of a directory and the check of the segment."""
     listed = partition_check.segments_in(directory)
     monkeypatch.setattr(partition_check, "segments_in", lambda directory: listed)
     for path in list(directory.glob(f"{base:020d}.*")):

@@ -136,13 +136,13 @@ def test_problems_in_other_files_than_a_damaged_segment_are_reported_too(kafkapy
         ("index", 0, (22).to_bytes(4, "big"), None),  # the first offset of the append, as old brokers write it
         ("index", 0, (5).to_bytes(4, "big"), "but that offset lies before it: the batches there reach up to"),
         ("index", 4, (5).to_bytes(4, "big"), "points to position 5, where no batch is"),
-        ("index", 8, (1).to_bytes(4, "big"), "does not lie behind the one before it"),
+        ("index", 8, (1).to_bytes(4, "big"), "does not come after the previous one"),
         ("index", 16, (500).to_bytes(4, "big"), "where a batch has offsets"),
         ("index", 24, b"\0\0\0", "which are not whole entries of 8 bytes"),
         ("index", 24, bytes(800), None),  # preallocated space
-        ("index", 24, bytes(8) + b"\1" * 8, "has entries behind one of zeros at position 24"),
+        ("index", 24, bytes(8) + b"\1" * 8, "has entries after an entry of zeros at position 24"),
         ("timeindex", 0, (1).to_bytes(8, "big"), "but a batch before it has timestamp"),
-        ("timeindex", 12, (1).to_bytes(8, "big"), "does not lie behind the one before it"),
+        ("timeindex", 12, (1).to_bytes(8, "big"), "does not come after the previous one"),
         ("timeindex", 24, (1 << 60).to_bytes(8, "big"), "but the largest timestamp of its batch is"),
         ("timeindex", 32, (999).to_bytes(4, "big"), "but the segment ends before it"),
         ("timeindex", 32, (0x80000000).to_bytes(4, "big"), "has relative offset -2147483648"),
@@ -267,7 +267,7 @@ def test_a_snapshot_is_compared_with_the_log(kafkapy, transactions, content, wor
         ("0\n1\n1 0\n", "has epoch 1 for offset 0, its batch has epoch 0"),
         ("0\n1\n0 3\n", None),  # the log start offset was moved
         ("0\n2\n0 0\n1 9\n", "has epoch 1 from offset 9, but the log ends at 5"),
-        ("0\n2\n1 0\n0 3\n", "has epoch 0 from offset 3 behind epoch 1 from 0"),
+        ("0\n2\n1 0\n0 3\n", "has epoch 0 from offset 3 after epoch 1 from 0"),
         ("0\n1\n0 -1\n", "neither can be negative"),
         ("0\n2\n0 0\n", "announces 2 entries and holds 1"),
         ("hello", "has 'hello' where a number belongs"),

@@ -45,9 +45,10 @@ def copies(
 ) -> None:
     """Find out whether sendfile or copying is the better way for a kafkapy broker on this machine and disk.
 
-    A private broker writes a log. Then brokers of both ways serve it in turn, each to one consumer and to several, hot
-    (from memory) and cold (dropped from the page cache before): MB/s, and the CPU time of the broker. The last line
-    says which way to use, as the broker's setting kafkapy.zero.copy.enable. The log is deleted at the end.
+    A private broker writes a log. Then brokers with sendfile and with copying serve the log in turn, to one consumer
+    and to several, hot (from memory) and cold (dropped from the page cache before). The figures are MB/s and the CPU
+    time of the broker. The last line says which way to use, as the broker's setting kafkapy.zero.copy.enable. The log
+    is deleted at the end.
 
     Examples:
 
@@ -133,7 +134,7 @@ def _report(
     if bound:
         notes.append(f"The consumers of this command were the limit, not the broker, with: {'; '.join(bound)}.")
     if interrupted:
-        notes.append("It was interrupted; these are the figures so far.")
+        notes.append("Interrupted: these are the figures so far.")
     if as_json:
         print_json(
             {

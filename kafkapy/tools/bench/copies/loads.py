@@ -43,7 +43,7 @@ _SETTINGS = {
 
 @dataclass(frozen=True)
 class Load:
-    """So many consumers of a log that is in memory (HOT) or was dropped from the page cache (COLD)."""
+    """A number of consumers of a log that is in memory (HOT) or was dropped from the page cache (COLD)."""
 
     state: str
     consumers: int
@@ -54,8 +54,8 @@ class Load:
 
 @dataclass
 class Figures:
-    """The figures of one load and one way, one of each round: MB/s, the broker's CPU seconds per GiB, the part of the
-    bytes that came from disk, the part of a CPU that the consumers used."""
+    """The figures of one load with sendfile or copying, one of each round: MB/s, the broker's CPU seconds per GiB, the
+    share of the bytes that came from disk, and the share of a CPU that the consumers used."""
 
     rates: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
@@ -72,7 +72,10 @@ class Figures:
 
 
 class StoredLog:
-    """A topic in a data directory, which brokers of either way serve in turn. All batches have the same length."""
+    """A topic in a data directory, which brokers with sendfile and with copying serve in turn.
+
+    All batches have the same length.
+    """
 
     def __init__(self, directory: Path, size: int) -> None:
         self.directory = directory
@@ -88,7 +91,7 @@ class StoredLog:
             yield broker
 
     def write(self) -> None:
-        """Write the log."""
+        """Write the log. Raises ToolError if the broker does not store all records."""
         with self.served("sendfile") as broker, Cluster(broker.bootstrap_servers, client_id=CLIENT_ID) as cluster:
             Admin(cluster).create_topic(TOPIC, 1)
             with _connections(cluster, 1, PRODUCE, PRODUCE_VERSIONS) as (version, (connection,)):
@@ -102,7 +105,7 @@ class StoredLog:
             raise ToolError(f"the private broker stored {end:,} of {self._batches * self._records:,} records")
 
     def measure(self, broker: Broker, load: Load, fetch_size: int, figures: Figures) -> None:
-        """Read the whole log once, each consumer its part if it is cold, and add to the figures."""
+        """Read the whole log once, and add the results to `figures`. Consumers of a cold log read separate parts."""
         if load.state == COLD:
             self.drop()
         else:
@@ -134,8 +137,8 @@ class StoredLog:
         figures.client.append((time.process_time() - client) / seconds)
 
     def _offsets(self, batches: int) -> list[int]:
-        """Return the offsets, one response after the other, from which there are more than `batches` batches in the
-        same segment: a response has no bytes of the next segment."""
+        """Return the start offsets of consecutive responses of `batches` batches. More than `batches` batches of the
+        same segment follow each offset, because a response has no bytes of the next segment."""
         begins = sorted(int(file.stem) // self._records for file in self._files())
         return [
             batch * self._records
@@ -147,7 +150,7 @@ class StoredLog:
         return list((self.directory / f"{TOPIC}-0").glob("*.log"))
 
     def drop(self) -> float:
-        """Drop the log from the page cache. Return the part of it that is still there."""
+        """Drop the log from the page cache. Return the share of the log that is still there."""
         files = self._files()
         return sum(map(evict, files)) / max(1, sum(file.stat().st_size for file in files))
 

@@ -1,4 +1,4 @@
-"""Says which of two ways is the better one, sendfile or copying."""
+"""Decides from the measured figures whether sendfile or copying is better."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def ratio(ways: Mapping[str, Figures]) -> float:
 
 
 def better(ways: Mapping[str, Figures]) -> str:
-    """Return which way has the higher rate, EITHER if the rounds of one way differ by more than the two ways do."""
+    """Return the way with the higher rate, or EITHER if the rounds of one way differ by more than the medians do."""
     sendfile, copy = ways["sendfile"], ways["copy"]
     if not _differ(sendfile.rates, copy.rates):
         return EITHER
@@ -34,8 +34,8 @@ def _differ(one: Sequence[float], other: Sequence[float]) -> bool:
 def choose(measured: Measured) -> tuple[str, str]:
     """Return the way to use, or EITHER, and the sentence that says so.
 
-    The way is the one with the higher rates over all loads, by the geometric mean, or if these are close the one that
-    takes less of the broker's CPU. Where the difference is within that of the rounds, both ways count as equal.
+    That is the way with the higher geometric mean of the rates over all loads or, if the means are close, the way that
+    takes less of the broker's CPU. Both ways count as equal in a load whose rounds differ by more than the two ways do.
     """
     rates = _mean(ratio(ways) if better(ways) != EITHER else 1.0 for ways in measured.values())
     cpu = _mean(_saving(ways) for ways in measured.values())
@@ -59,7 +59,7 @@ def choose(measured: Measured) -> tuple[str, str]:
 
 
 def _saving(ways: Mapping[str, Figures]) -> float:
-    """Return how many times the CPU of sendfile copying takes, 1 if that is the same or not known."""
+    """Return the CPU time of copying divided by that of sendfile; 1 if they count as equal or are not known."""
     sendfile, copy = ways["sendfile"], ways["copy"]
     if not sendfile.cpu_per_gib or not copy.cpu_per_gib or not _differ(sendfile.cpu, copy.cpu):
         return 1.0
@@ -67,6 +67,6 @@ def _saving(ways: Mapping[str, Figures]) -> float:
 
 
 def _mean(ratios: Iterable[float]) -> float:
-    """Return the geometric mean; 1 without ratios."""
+    """Return the geometric mean, or 1 if there are no ratios."""
     logs = [math.log(one) for one in ratios]
     return math.exp(fmean(logs)) if logs else 1.0

@@ -118,7 +118,7 @@ def _look_up(paths: Sequence[Path], offsets: Sequence[int]) -> None:
         end = read_head(path).end
         for asked, found in zip(offsets, look_up(path, offsets), strict=True):
             if found.old_offset == end:
-                remark = f"behind the last message: the old log ends at {end}"
+                remark = f"after the last message: the old log ends at {end}"
             else:
                 remark = "" if found.exact else f"no message begins there; this is the one at {found.old_offset}"
             rows.append((path.name.removesuffix(path.suffix), asked, found.new_offset, remark))
@@ -145,12 +145,12 @@ def _print_summary(jobs: Sequence[Job], to: Path | None) -> None:
         lines += [f"Left out, {damage.skipped} bytes: {damage}." for damage in job.damages]
         if not job.log.times_ascend:
             lines.append(
-                f"Take care: the files of {job.log.directory} are not as old as their order says; were they copied "
-                "without their times? The records have the times of the files, never going back."
+                f"Take care: the modification times of the files in {job.log.directory} do not ascend; were the files "
+                "copied without their times? Records have the times of their files, but times never go back."
             )
     lines.append(f"Old offsets and their new ones are in {jobs[0].offsets_file.parent}.")
     if to is None:
-        lines.append("Topics that were made for this keep all records (retention.ms=-1), until you set it.")
+        lines.append("Topics that this import created keep all records (retention.ms=-1), until you change that.")
     else:
         lines.append(f"Next: kafkapy log adopt {to} --broker-id 0")
     print("\n".join(lines))

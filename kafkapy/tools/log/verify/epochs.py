@@ -33,7 +33,7 @@ def check_epochs(directory: Path, runs: list[EpochRun], next_offset: int | None,
         return
     for (epoch, start), (following, following_start) in pairwise(entries):
         if following <= epoch or following_start < start:
-            report.add(path, f"has epoch {following} from offset {following_start} behind epoch {epoch} from {start}")
+            report.add(path, f"has epoch {following} from offset {following_start} after epoch {epoch} from {start}")
             return
     if entries and next_offset is not None and entries[-1][1] > next_offset:
         report.add(path, f"has epoch {entries[-1][0]} from offset {entries[-1][1]}, but the log ends at {next_offset}")

@@ -67,7 +67,7 @@ class IndexCheck:
                     path,
                     at,
                     offset,
-                    f"(offset {offset}, position {position}) does not lie behind the one before it "
+                    f"(offset {offset}, position {position}) does not come after the previous one "
                     f"(offset {before_offset}, position {before_position})",
                 )
             else:
@@ -87,7 +87,7 @@ class IndexCheck:
                     path,
                     at,
                     offset,
-                    f"(timestamp {timestamp}, offset {offset}) does not lie behind the one before it "
+                    f"(timestamp {timestamp}, offset {offset}) does not come after the previous one "
                     f"(timestamp {before_time}, offset {before_offset})",
                 )
             else:
@@ -112,7 +112,7 @@ class IndexCheck:
         for at in range(0, len(entries) - size + 1, size):
             entry = entries[at : at + size]
             if entry == zeros and at > 0:
-                self._report.add(path, f"has entries behind one of zeros at position {at}", position=at)
+                self._report.add(path, f"has entries after an entry of zeros at position {at}", position=at)
                 return
             yield layout.unpack(entry)
 

@@ -8,7 +8,7 @@ from kafkapy.log.offline.files_07 import Reader07, gap_in, segments_07
 from kafkapy.record.kafka07 import CorruptMessage, messages_in
 from kafkapy.tools.log.verify.report import Report
 
-A_WRITE_S = 0.02  # in this time a write goes on, if its thread has lost the CPU in the middle of it
+A_WRITE_S = 0.02  # long enough for a write to continue whose thread was preempted in the middle of it
 
 
 def check_partition_07(directory: Path, report: Report) -> None:
@@ -31,8 +31,8 @@ def check_segment_07(path: Path, report: Report) -> None:
 
 
 def _check_from(end: int, path: Path, report: Report) -> int | None:
-    """Check the messages from position `end` on. If a broker is writing the last one, return where that begins, to look
-    again; else None."""
+    """Check the messages from position `end` on. If a broker is writing the last message, return its position, from
+    which to check again; else None."""
     start = int(path.stem)
     with Reader07(path) as log:
         try:

@@ -148,7 +148,7 @@ class ProducerCheck:
         except ValueError as error:
             self._report.add(
                 path,
-                f"the control batch at position {one.position} (offset {one.base_offset}) is none: {error}",
+                f"the control batch at position {one.position} (offset {one.base_offset}) is invalid: {error}",
                 position=one.position,
                 offset=one.base_offset,
             )
