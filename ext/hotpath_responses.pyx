@@ -271,7 +271,8 @@ cdef int write_partition_tags(Writer writer, object diverging, object leader) ex
     return 0
 
 
-# The addresses of brokers are the only tagged field of a response. The size in front of it is that of another Writer.
+# Write the addresses of brokers, the only tagged field of a response. The field is encoded by another Writer first,
+# because its size precedes it.
 cdef int write_endpoints(Writer writer, object endpoints) except -1:
     cdef Writer field = Writer(64)
     write_count(field, len(endpoints), True)

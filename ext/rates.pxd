@@ -1,4 +1,4 @@
-# The rate of what clients use of a quota, over windows of time.
+# The rate at which clients use a quota, over windows of time.
 
 
 cdef struct Sample:
@@ -11,7 +11,7 @@ cdef class Rate:
     cdef long long _number      # samples that count
     cdef long long _ms          # length of a complete sample
     cdef double _least_s        # shortest time over which the rate is taken, a bit less for errors of rounding
-    cdef Sample *_samples       # in a circle, with one more than _number: the oldest may overlap the windows
+    cdef Sample *_samples       # a ring buffer with room for one more than _number: the oldest may overlap the windows
     cdef long long _count       # samples there are
     cdef long long _room        # samples that fit into the memory of _samples
     cdef long long _at          # the present sample

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""The rate of what clients use of a quota, over windows of time, and how long a client is throttled.
+"""The rate at which clients use a quota, over windows of time, and how long a client is throttled.
 
 For the same values and times, rates, windows and throttle times are those of Kafka to the millisecond
 (tests/data/quotas). In Cython because every request of a client is counted; as no method releases the GIL, any thread
@@ -65,7 +65,7 @@ cdef class Rate:
         return self._total + more > limit * self._least_s
 
     def throttle_ms(self, double limit, long long now):
-        """Return for how long nothing must be recorded until the rate is `limit`. 0 if it is not exceeded.
+        """Return how many ms must pass without a recorded value until the rate is `limit`. 0 if it is not exceeded.
 
         With the rate O over a window of W ms and the limit T, that is the X with O * W / (W + X) = T.
         """

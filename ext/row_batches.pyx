@@ -399,7 +399,6 @@ cdef class TopicBatches:
     cdef str _explain(self, int stop, int64_t number):
         if stop == NO_PARTITION:
             return f"is for partition {number}, but the topic has {self.partitions}, counted from 0"
-            return f"is for partition {number}, but the topic has {self.partitions}, counted from 0"
         if stop == NO_HEADER_KEY:
             return "has a header whose key is null; give every header a key"
         if stop == TOO_LARGE:

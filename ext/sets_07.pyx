@@ -103,9 +103,12 @@ def check(data, Py_ssize_t largest):
 
 
 def scan(data):
-    """Return (end, messages, needed, fault) for bytes of a segment file that begin with a message: where the last whole
-    and valid message ends, the number of messages before, the size of the incomplete message there in bytes (at least
-    4; 0 if none begins there), and a text that says what is invalid there, None if nothing is."""
+    """Return (end, messages, needed, fault) for bytes of a segment file that begin with a message.
+
+    end: where the last whole and valid message ends. messages: the number of messages before. needed: the size in bytes
+    of the incomplete message at `end`, at least 4; 0 if none begins there. fault: a text that says what is invalid at
+    `end`, None if nothing is.
+    """
     cdef Py_buffer held
     cdef const uint8_t *start
     cdef const uint8_t *at

@@ -115,7 +115,7 @@ def recv_into_long(int fd, buffer not None, Py_ssize_t start, Py_ssize_t end):
 
 
 def unread(int fd):
-    """Return 1 if unread bytes are there, 0 if the peer has finished sending, -1 if nothing is there now."""
+    """Return 1 if there are unread bytes, 0 if the peer has finished sending, -1 if there is nothing to read now."""
     cdef char byte
     cdef ssize_t n = c_recv(fd, &byte, 1, C_MSG_DONTWAIT | C_MSG_PEEK)
     return n if n >= 0 else failed()

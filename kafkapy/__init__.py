@@ -20,7 +20,7 @@ __version__ = VERSION
 
 
 def __getattr__(name: str) -> object:
-    # Loaded when asked for: everything imports this package first, the broker's start above all.
+    # Imported on first use: every other module imports this package first, and a broker has to start fast.
     if name == "Broker":
         from kafkapy.testing.broker import Broker
 

@@ -214,7 +214,7 @@ _MESSAGES: dict[int, str] = {
     Errors.UNSUPPORTED_SASL_MECHANISM: "The broker does not offer this SASL mechanism.",
     Errors.ILLEGAL_SASL_STATE: "The request does not fit the state of the SASL handshake.",
     Errors.UNSUPPORTED_VERSION: "The broker does not support this version of the API.",
-    Errors.TOPIC_ALREADY_EXISTS: "A topic of this name exists.",
+    Errors.TOPIC_ALREADY_EXISTS: "A topic of this name already exists.",
     Errors.INVALID_PARTITIONS: "The number of partitions is not valid.",
     Errors.INVALID_REPLICATION_FACTOR: "The replication factor is not between 1 and the number of brokers.",
     Errors.INVALID_REPLICA_ASSIGNMENT: "The replica assignment is not valid.",
@@ -250,7 +250,7 @@ _MESSAGES: dict[int, str] = {
     Errors.GROUP_ID_NOT_FOUND: "No such group.",
     Errors.FETCH_SESSION_ID_NOT_FOUND: "No such fetch session; start a new one.",
     Errors.INVALID_FETCH_SESSION_EPOCH: "The epoch of the fetch session is not the expected one.",
-    Errors.LISTENER_NOT_FOUND: "No leader has a listener of the name that this connection uses.",
+    Errors.LISTENER_NOT_FOUND: "The leader has no listener of the name that this connection uses.",
     Errors.TOPIC_DELETION_DISABLED: "Deleting topics is disabled (delete.topic.enable).",
     Errors.FENCED_LEADER_EPOCH: "The leader epoch of the request is older than the broker's.",
     Errors.UNKNOWN_LEADER_EPOCH: "The leader epoch of the request is newer than the broker's.",
@@ -278,7 +278,7 @@ _MESSAGES: dict[int, str] = {
     Errors.PRINCIPAL_DESERIALIZATION_FAILURE: "The forwarded principal could not be read.",
     Errors.SNAPSHOT_NOT_FOUND: "No such snapshot.",
     Errors.UNKNOWN_TOPIC_ID: "This broker hosts no topic of that id.",
-    Errors.DUPLICATE_BROKER_REGISTRATION: "A broker of this id is registered.",
+    Errors.DUPLICATE_BROKER_REGISTRATION: "A broker of this id is already registered.",
     Errors.BROKER_ID_NOT_REGISTERED: "No broker of this id is registered.",
     Errors.INCONSISTENT_TOPIC_ID: "The topic's id is not the one that the log has.",
     Errors.INCONSISTENT_CLUSTER_ID: "The cluster's id is not the one that this broker belongs to.",
@@ -303,7 +303,7 @@ _MESSAGES: dict[int, str] = {
     Errors.INVALID_SHARE_SESSION_EPOCH: "The epoch of the share session is not the expected one.",
     Errors.FENCED_STATE_EPOCH: "The state's epoch was fenced.",
     Errors.INVALID_VOTER_KEY: "The voter's key does not fit the directory id that the receiver has.",
-    Errors.DUPLICATE_VOTER: "This voter is in the set.",
+    Errors.DUPLICATE_VOTER: "This voter is already in the set.",
     Errors.VOTER_NOT_FOUND: "This voter is not in the set.",
 }
 
@@ -319,8 +319,7 @@ def is_retriable(code: int) -> bool:
 
 
 def message_of(code: int) -> str:
-    """Return a sentence that explains the error code to a person. It is used where the caller gives no message of its
-    own."""
+    """Return a sentence that explains the error code to a person, for errors without a message of their own."""
     return _MESSAGES.get(code) or f"Error code {code}."
 
 
@@ -341,7 +340,7 @@ class KafkaError(Exception):
     def as_value(self) -> "KafkaError":
         """Return this exception itself, after removing its traceback, cause and context.
 
-        A traceback keeps the local variables of its functions alive. An error that waits to be sent would so keep the
+        A traceback keeps the local variables of its functions alive. An error that waits to be sent would thus keep the
         decompressed and converted records in memory, which may be a hundred times the size of the request.
         """
         self.__cause__ = self.__context__ = None
@@ -356,4 +355,4 @@ class UnsupportedVersion(KafkaError):
 
 
 class ProtocolError(Exception):
-    """A frame that breaks the protocol. The connection that it came from is closed (design, section 7)."""
+    """A frame that breaks the protocol. The receiver closes the connection that it came from."""

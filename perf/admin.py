@@ -23,7 +23,7 @@ ISR_VERSION = 1
 
 
 class IsrChange(NamedTuple):
-    """A change of the ISR of a partition for which its leader asks. `epoch` is the partition epoch."""
+    """A change of a partition's ISR that its leader requests. `epoch` is the partition epoch."""
 
     partition: int
     leader_epoch: int
@@ -37,7 +37,7 @@ def delete_topic(client: RawClient, topic: str) -> None:
 
 
 def elect_preferred_leaders(client: RawClient, topic: str, partitions: int) -> None:
-    """Have the first replica of each partition lead it."""
+    """Make the first replica of each partition its leader."""
     request = ELECT_LEADERS.Request
     asked = request.TopicPartitions(topic=topic, partitions=list(range(partitions)))
     message = request(election_type=PREFERRED, topic_partitions=[asked], timeout_ms=int(TIMEOUT * 1000))
@@ -67,7 +67,7 @@ def isr_request(broker_id: int, broker_epoch: int, topic: str, changes: Sequence
 
 
 def configure(client: RawClient, kind: int, name: str, settings: Mapping[str, str]) -> None:
-    """Set settings of a topic or broker. The connection may lead to any broker, for those of a broker to that one."""
+    """Set settings of a topic or broker. For settings of a broker, the connection must lead to that broker."""
     request = INCREMENTAL_ALTER_CONFIGS.Request
     configs = [
         request.Resources.Configs(name=key, config_operation=SET, value=value) for key, value in settings.items()

@@ -235,7 +235,7 @@ class Fleet:
             home = self._directory / "zookeeper"
             home.mkdir()
             lines = [f"dataDir={home}/data", f"clientPort={port}", "clientPortAddress=127.0.0.1"]
-            # Sessions end at the next tick. The most and the least time-out would follow from it.
+            # Sessions end at the next tick, so it is short. The limits of the time-out, which depend on it, are set.
             lines += ["tickTime=500", "minSessionTimeout=2000", "maxSessionTimeout=60000"]
             (home / "zoo.cfg").write_text("\n".join([*lines, "maxClientCnxns=0", "admin.enableServer=false", ""]))
             main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"

@@ -1,4 +1,4 @@
-"""Many clients at the same time, each with one request in flight: it sends the next one after the response."""
+"""Many clients at the same time, each of which sends its next request after the response to the previous one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def closed_loop(
 ) -> tuple[float, list[float]]:
     """Let client k send frames[k] again and again, until all clients together have `count` responses.
 
-    The frames are produce requests; for others, `replies` has the length of each client's responses, with the size
+    The frames are produce requests; otherwise, `replies` has the length of each client's responses, with the size
     field. Return the seconds and the latencies, as `ask_in_turn` does.
     """
     replies = replies or [client.produce_once(frame) for client, frame in zip(clients, frames, strict=True)]

@@ -1,4 +1,4 @@
-"""A cold reader: reads a log once, which was dropped from the page cache before.
+"""A cold reader: reads a log once after the log was dropped from the page cache.
 
 `python -m perf.cold_reader PORT LOG TOPIC BATCH RECORDS` reads a topic, whose batches have BATCH bytes and RECORDS
 records each, from a broker; `python -m perf.cold_reader PORT LOG` reads the only file in LOG from a bare loop
@@ -22,7 +22,7 @@ from perf.raw_client import RawClient
 
 
 class ColdReader:
-    """A process that reads, as seen by the process that started it."""
+    """A handle of the reader process, for the process that started it."""
 
     def __init__(self, child: Child) -> None:
         assert child.process.stdout is not None

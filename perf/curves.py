@@ -16,7 +16,10 @@ _FASTER = "grows faster than"
 
 @dataclass
 class Curve:
-    """`of` names the things whose number is the size; `costs`: side -> size -> one figure per run."""
+    """A cost at several sizes. `of` names the things whose number is the size.
+
+    `costs`: side -> size -> one figure per run.
+    """
 
     label: str
     unit: str
@@ -68,7 +71,7 @@ def growth(points: list[tuple[int, float]]) -> str:
 
 
 def slope(points: Iterable[tuple[int, float]]) -> float:
-    """Return the cost of one more, computed from the smallest and the largest size; 0 if noise makes it negative."""
+    """Return the cost of one more of `Curve.of`, by the smallest and the largest size; 0 if noise makes it negative."""
     ordered = sorted(points)
     (smallest, first), (largest, last) = ordered[0], ordered[-1]
     return max((last - first) / max(largest - smallest, 1), 0.0)

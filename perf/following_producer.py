@@ -15,7 +15,7 @@ PAUSE_S = 0.002
 
 
 class FollowingProducer:
-    """Produces to some partitions in turn with acks=all while the block runs, and after an error asks for the leader.
+    """Produces to some partitions in turn with acks=all while the block runs, and looks up the leader after an error.
 
     `ports`: broker id -> port; the first one, which must run all the time, is asked for the leaders.
     `acks`: partition -> the perf_counter of each ack.

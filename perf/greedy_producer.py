@@ -29,7 +29,7 @@ def greedy_producer(bootstrap: str, topic: str, rate: float, output: Path) -> It
         child.first_line("the greedy producer did not start")
         yield
         if child.process.poll() is not None:
-            raise child.failure("the greedy producer did not go on producing")
+            raise child.failure("the greedy producer stopped producing")
     finally:
         child.stop()
 

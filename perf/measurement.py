@@ -69,7 +69,7 @@ class Scale:
     warm: int  # bytes before each stream, so that a JVM has compiled its hot code
     requests: int  # with one record each
     paced_seconds: float
-    acks: int  # whose latencies have a p99.9: one of 30,000 is the 30th longest, of 4,000 a single stall
+    acks: int  # enough for a p99.9: of 30,000 it is the 30th longest latency, of 4,000 one stall decides it
     segment: int  # bytes of the segment to recover
     memory_limit: int | None  # most bytes read to warm the memory
     disk: int  # free bytes that a measurement may need

@@ -103,7 +103,7 @@ class Cluster:
                 )
 
     def elect_preferred_leaders(self, topic: str, replicas: Sequence[Sequence[int]]) -> None:
-        """Have the first replica of each partition lead it, and wait until all brokers know that."""
+        """Make the first replica of each partition its leader, and wait until all brokers know that."""
         with self.client(self.controller()) as client:
             elect_preferred_leaders(client, topic, len(replicas))
         self.wait_for_leaders({topic: {partition: ids[0] for partition, ids in enumerate(replicas)}})
@@ -154,7 +154,7 @@ class Removal:
         self._happened = threading.Event()
 
     def note(self, event: Any) -> None:
-        """Note the time, because ZooKeeper notifies of a change."""
+        """Record the time if ZooKeeper notifies of the deletion."""
         if event.type == "DELETED":
             self._at = time.perf_counter()
             self._happened.set()

@@ -63,7 +63,7 @@ def how_many(runs: Collection[int]) -> str:
 
 
 def verdict(each: Comparison) -> str:
-    """Return whether the goal is reached, and what else to know about the difference, in words."""
+    """Return words that say whether the goal is reached, and remarks about the difference."""
     words: list[str] = [each.verdict] if each.verdict else []
     if words == ["reached"] and each.in_one_run:
         words = [f"reached {ONE_RUN}"]

@@ -1,4 +1,4 @@
-"""Which side limits a rate: the shares of a core that the threads of a client and of a broker use."""
+"""Measures the shares of a core that the threads of a client and of a broker use, to see which side limits a rate."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def look(client: int, broker: int) -> Look:
 
 
 def shares(key: str, *looks: Look) -> Figures:
-    """Return the figures of `rows(key, ...)` for the time from the first look to the last one. What a thread that ends
-    used since the look before is lost."""
+    """Return the figures of `rows(key, ...)` for the time from the first look to the last one. The CPU time of a thread
+    between the last look at it and its end is lost."""
     wall = max(looks[-1].at - looks[0].at, 1e-9) * 1e9
     client = _used([look.client for look in looks])
     broker = _used([look.broker for look in looks])

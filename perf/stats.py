@@ -68,8 +68,8 @@ class Comparison:
 
     @property
     def in_one_run(self) -> bool:
-        """True if the goal is a comparison with Apache Kafka, and one of both was measured only once: so it is unknown
-        by how much runs differ."""
+        """True if the goal is a comparison with Apache Kafka, and one of the two was measured only once, so that it is
+        unknown by how much runs differ."""
         goal, kafkapy = self.row.goal, self.sides.get(KAFKAPY)
         other = self.sides.get(goal.side) if goal and goal.side in PEERS else None
         return kafkapy is not None and other is not None and min(kafkapy.runs, other.runs) == 1

@@ -102,7 +102,7 @@ def _table_of_rows(
     goal: Callable[[dict[str, Any]], str],
 ) -> str:
     """Return a table with a line for each row, which ends with its goal. Before the goal stands the ratio to the bare
-    loop, if that is the goal of a row; behind it the revision that was measured, if not all rows have the same."""
+    loop, if that is the goal of a row; after it the revision that was measured, if not all rows have the same."""
     columns = {
         "ratio to bare": [_to_bare(row) for row in rows],
         "goal": [goal(row) for row in rows],
@@ -251,7 +251,7 @@ def _machine(found: Newest, _: str) -> str:
 
 
 def _add_machine(machines: list[dict[str, str]], machine: dict[str, str]) -> None:
-    """Add a machine, unless it is one of `machines`, of which perhaps a run with more programs says more."""
+    """Add a machine, or complete the texts about a known machine that it does not contradict."""
     described = {name: text for name, text in machine.items() if name in MACHINE}
     described["file system"] = described.get("file system", "").partition(",")[0]  # without how much was free
     for known in machines:

@@ -46,7 +46,7 @@ def load(port: int, ca_file: Path, count: int, directory: Path) -> Iterator[floa
 
 
 class _Client:
-    """One client. `steps` goes on whenever the socket has more bytes, and ends when the client was served."""
+    """One client. Continue `steps` whenever the socket has more bytes; it ends when the client was served."""
 
     def __init__(self, port: int, context: ssl.SSLContext) -> None:
         self.socket = socket.socket()
@@ -58,7 +58,7 @@ class _Client:
         self.steps = self._steps()
 
     def receive(self) -> None:
-        """Take what the socket has. The pieces of a login are so short that the socket never has more, or no room."""
+        """Receive the bytes that have arrived. One call is enough, because the messages of a login are short."""
         try:
             data = self.socket.recv(1 << 16)
         except BlockingIOError:

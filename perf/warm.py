@@ -35,7 +35,7 @@ class Warmth:
         self._buffer = bytearray(CHUNK)
 
     def top_up(self, most_free: int | None = None) -> int:
-        """Fill the free memory, but for `most_free` bytes, by reading a new part of the scratch file; return the bytes
+        """Fill the free memory, except `most_free` bytes, by reading a new part of the scratch file; return the bytes
         read."""
         missing = memory_info()["MemFree"] - (self._cold if most_free is None else most_free)
         if self._left is not None:
@@ -51,7 +51,7 @@ class Warmth:
         return missing
 
     def free(self, size: int) -> None:
-        """Free `size` bytes of memory more, which were touched before, if the scratch file has so many."""
+        """Free `size` more bytes of memory that were touched before, if the scratch file has that many."""
         wanted = memory_info()["MemFree"] + size
         for position in reversed(range(0, self._end, WORTH)):
             if memory_info()["MemFree"] >= wanted:

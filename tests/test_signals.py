@@ -1,4 +1,4 @@
-"""How the shell starts and ends the tests makes no difference to them, and they leave nothing behind."""
+"""The tests run alike however the shell starts and ends them, and they leave no processes behind."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ NEEDS_SIGINT = "tests/tools/log/test_tail.py::test_the_command_follows_until_it_
 
 def test_children_can_be_interrupted_though_the_shell_ignores_sigint():
     pytest = f"{sys.executable} -m pytest -q -p no:cacheprovider --timeout 60 {NEEDS_SIGINT}"
-    command = ["sh", "-c", f"trap '' INT QUIT; exec {pytest}"]  # as with &, nohup and cron
+    command = ["sh", "-c", f"trap '' INT QUIT; exec {pytest}"]  # `&`, nohup and cron do the same
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
     assert "1 passed" in done.stdout

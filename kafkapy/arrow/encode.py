@@ -28,8 +28,8 @@ class RowEncoder:
     """Encodes rows of Arrow record batches into Kafka record batches.
 
     There is one open Kafka record batch for each partition. Rows of a partition keep their order. A row's partition is
-    its column `partition`. Without it, the key's hash chooses the partition, and for a row without a key, Kafka's
-    sticky partitioner (DefaultPartitioner, KIP-480).
+    its column `partition`. Without it, the key's hash chooses the partition. For a row without a key, Kafka's sticky
+    partitioner (DefaultPartitioner, KIP-480) does.
 
     Args:
         partition_count: Returns a topic's number of partitions, like `RecordProducer.partition_count`. Called once for

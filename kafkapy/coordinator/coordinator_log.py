@@ -49,13 +49,13 @@ class CoordinatorLog:
     """Appends a coordinator's records to one partition of an internal topic whose leader is this broker. It implements
     ShardLog.
 
-    When this broker begins another leader epoch without having followed in between, appends go to that epoch, and those
-    that wait for replication keep waiting.
+    When this broker begins another leader epoch without having followed in between, later appends go to that epoch, and
+    appends that wait for replication keep waiting.
 
     `codec`, `acks` and `timeout_ms` are called at each append and return the compression codec, the acks and the
     time-out. acks=all checks min.insync.replicas and waits up to `timeout_ms` until the records are replicated.
-    `base_sequence` returns the base sequence to write into the batch of these records: no broker checks it, but Kafka
-    sets it in some batches.
+    `base_sequence` returns the base sequence to write into the batch of the given records: no broker checks the base
+    sequence, but Kafka sets it in some batches.
     """
 
     __slots__ = (
@@ -116,9 +116,9 @@ class CoordinatorLog:
                 partition.when_replicated(verdict.last_offset + 1, self._timeout_ms() / 1000, replicated)
 
         def replicated(error: KafkaError | None) -> None:
-            # `done` takes the shard's lock. With an error it is called on the timer's thread, because the present
-            # thread may hold the lock of another shard: a log directory that fails during an append of that shard ends
-            # the leadership of all partitions in it. Two such threads would wait for each other.
+            # `done` takes the shard's lock. With an error, `done` is called on the timer's thread, because this thread
+            # may hold the lock of another shard: a log directory that fails during an append of that shard ends the
+            # leadership of all its partitions. Two such threads could wait for each other.
             if error is None:
                 done(None)
             else:

@@ -1,5 +1,5 @@
 """Counters for Kafka's metrics group-coordinator-metrics, summed over all partitions of `__consumer_offsets` that a
-broker leads. The module server.gauges exports the counters."""
+broker leads. The module server.metrics.coordinators exports the counters."""
 
 from dataclasses import dataclass
 

@@ -1,5 +1,5 @@
-"""The limit of what clients may have the coordinators of a broker remember: groups and transactional ids, whose names
-they choose."""
+"""Limits the number of groups and of transactional ids that a broker's coordinators remember: clients choose their
+names, and could create any number."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _QUIET_S = 60.0  # between two log lines
 
 
 class Room:
-    """At most `limit` of something, such as groups. `count` returns how many this broker has; `setting` is the name of
-    the limit's setting."""
+    """The limit of the number of groups, or of transactional ids. `what` names such an object in messages, `count`
+    returns how many this broker has, and `setting` is the name of the limit's setting."""
 
     def __init__(self, what: str, setting: str, limit: int, count: Callable[[], int], clock: Clock) -> None:
         self._what = what
@@ -27,7 +27,7 @@ class Room:
         self._quiet_until = 0.0
 
     def check(self, name: str) -> None:
-        """Raise KafkaError POLICY_VIOLATION if there is no room for another one, which would be called `name`."""
+        """Raise KafkaError POLICY_VIOLATION if the limit is reached, so that `name` must not be created."""
         count = self._count()
         if count < self._limit:
             return

@@ -114,8 +114,8 @@ class Shard(Generic[M]):
     state machine, one at a time.
 
     Steps and `then` callbacks run under this shard's lock, so they must not block, and they must not run a step of
-    another shard that could call back. Two locks are only ever held together in one order: first that of a transaction
-    shard, then that of a group shard.
+    another shard that could call back. A thread may take the lock of a group shard while it holds the lock of a
+    transaction shard, never the other way round.
     """
 
     def __init__(self, topic: str, index: int, machine: M, shard_log: ShardLog, *, clock: Clock, timer: Timer) -> None:
@@ -217,7 +217,7 @@ class Shard(Generic[M]):
 
         This is for transaction markers, which are appended to the partition without the shard. There is a race: the
         shard may learn of a marker before the callback of an earlier append has run. If the marker were handled at
-        once, the state would see the two in another order than that of the log.
+        once, it would be applied to the state before records that precede it in the log.
         """
         with self._lock:
             self.check()

@@ -194,7 +194,7 @@ class LoadQueue:
     def prioritize(self, key: Any) -> None:
         """Move the job with this key to the front of the queue, because a client waits for it. Do nothing if the job
         has already begun."""
-        # True for most calls: it saves a network thread from waiting for the lock
+        # This is true for most calls, and saves a network thread from waiting for the lock.
         if key not in self._waiting and self._running:
             return
         with self._changed:

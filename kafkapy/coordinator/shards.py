@@ -70,7 +70,7 @@ class Shards(Generic[M]):
 
     make_machine   creates the empty state machine of a partition; the machine's `shard` attribute is set afterwards
     partitions     returns the number of partitions that the topic will be created with, used while it does not exist
-    cache          the brokers' view of the cluster, from which the number of partitions and their leaders come
+    cache          the metadata cache, which has the number of partitions and their leaders
     outlives_epoch  True: a loaded shard stays when this broker begins another leader epoch of the partition without
                    having followed in between. False: the partition is loaded again.
     block_bytes    returns how many bytes of the log a load reads at a time
@@ -133,8 +133,8 @@ class Shards(Generic[M]):
     def _count(self) -> int:
         """Return the number of partitions of the topic, 0 if the metadata cache does not have the topic.
 
-        As in Kafka, partitions that are added to the topic are used only after a restart: most keys would move to
-        another partition at once, where their state is not.
+        As in Kafka, partitions that are added to the topic are used only after a restart: otherwise most keys would
+        suddenly belong to a partition that does not have their state.
         """
         topic_id = self._cache.topic_id(self.topic)
         indexes = list(self._cache.indexes(self.topic))
@@ -150,9 +150,9 @@ class Shards(Generic[M]):
         does not lead the partition, or COORDINATOR_NOT_AVAILABLE if this broker is stopping.
         """
         if self._shards and self.topic not in self._cache:
-            # This broker has roles already, but the number of partitions has not come. Without it, a key might be
-            # looked for in a shard of other keys.
-            raise KafkaError(Errors.COORDINATOR_LOAD_IN_PROGRESS, f"the metadata of {self.topic} have not come yet")
+            # This broker leads partitions already, but does not know the number of partitions, without which it might
+            # look for a key in the wrong shard.
+            raise KafkaError(Errors.COORDINATOR_LOAD_IN_PROGRESS, f"this broker has no metadata of {self.topic} yet")
         index = self.partition_for(key)
         shard = self.at(index)
         if shard is None:
@@ -198,7 +198,7 @@ class Shards(Generic[M]):
         return is_expected or self._replicas.holds(self.topic, index)
 
     def _is_elsewhere(self, index: int) -> bool:
-        """Return True if another broker leads the partition, or none, as far as this broker knows."""
+        """Return True if, as far as this broker knows, another broker or no broker leads the partition."""
         leader = self._cache.leader(self.topic, index)
         return leader is not None and leader.id != self._replicas.broker_id
 
@@ -214,7 +214,7 @@ class Shards(Generic[M]):
             shard.when_loaded(partial(act, shard))
 
     def follows(self, index: int) -> None:
-        """Forget the calls of `each` that wait for the shard of this partition: another broker leads it now."""
+        """Forget the calls of `each` that wait for the shard of this partition, because another broker leads it now."""
         with self._lock:
             self._waiting_calls.pop(index, None)
 
@@ -235,9 +235,9 @@ class Shards(Generic[M]):
     def start_loading(self, partition: Partition) -> None:
         """Create the shard of a partition that this broker now leads, and start to load it.
 
-        If a shard of a later leader epoch exists, this does nothing: two threads may make their calls in any order. If
-        the loaded shard of an earlier epoch has the state that a load would find, that shard may stay, and members
-        that wait for a rebalance notice nothing. Kafka, too, keeps the groups that it has in memory.
+        If a shard of a later leader epoch exists, this does nothing: two threads may make their calls in any order. The
+        loaded shard of an earlier epoch may stay if it has the state that a load would find, so that members that wait
+        for a rebalance notice nothing (see `_keep`). Kafka, too, keeps the groups that it has in memory.
         """
         if self._outlives_epoch and self._keep(partition):
             return
@@ -266,7 +266,7 @@ class Shards(Generic[M]):
 
     def _load(self, shard: Shard[M], partition: Partition, block_bytes: int) -> None:
         def again() -> None:
-            with self._lock:  # not after the shard's end was put into the queue
+            with self._lock:  # `unload` may have put the shard's end into the queue: then do not load it again
                 if self._shards.get(partition.index) == (partition, shard):
                     self._queue.put(shard, partial(self._load, shard, partition, block_bytes))
 
@@ -274,8 +274,8 @@ class Shards(Generic[M]):
             load(shard, partition, self._replay, block_bytes, self._is_stopped)
         except (Shortage, MemoryError) as reason:
             level = logging.DEBUG if isinstance(reason, Shortage) else logging.WARNING  # a Shortage is reported already
-            log.log(level, "%s cannot be loaded now, and is tried again: %s", shard.name, str(reason) or "no memory")
-            shard.machine = self._make_machine(partition.index)  # without what was replayed already
+            log.log(level, "%s cannot be loaded now, and will be retried: %s", shard.name, str(reason) or "no memory")
+            shard.machine = self._make_machine(partition.index)  # an empty one, without the replayed part of the log
             shard.machine.shard = shard
             self._timer.schedule(_RETRY_S, again)
 

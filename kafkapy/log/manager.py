@@ -95,7 +95,7 @@ class LogManager:
         # Logs that are being created, without the lock: each waits for the disk, and several wait together. The lock's
         # condition is notified when one is complete.
         self._being_created: set[TopicPartition] = set()
-        # Held while a refused log is opened or deleted. Taken before `_lock`, which nobody may hold for minutes.
+        # Held while a refused log is opened or deleted, which may take minutes: too long for `_lock`. Taken before it.
         self._opening = threading.Lock()
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._refused: dict[TopicPartition, RefusedLog] = {}
@@ -191,10 +191,7 @@ class LogManager:
             log_dir.env.producer_expiration_ms = expiration_ms
 
     def logs_in(self, directory: Path) -> list[PartitionLog]:
-        """Return the open logs whose files are in `directory`, one of the directories of log.dirs, with future logs.
-
-        A future log is not the `future` of its log any more once it has taken the log's place.
-        """
+        """Return the open logs and future logs whose files are in `directory`, one of the directories of log.dirs."""
         wanted = os.path.abspath(directory)
         found = []
         for log in self:
@@ -252,7 +249,7 @@ class LogManager:
                 if offline and not is_new:
                     raise KafkaError(
                         Errors.KAFKA_STORAGE_ERROR,
-                        f"{topic}-{partition} is not made: it may be in {', '.join(offline)}, which is offline",
+                        f"{topic}-{partition} is not created: its log may be in {', '.join(offline)}, which is offline",
                     )
                 # A log of the same name may have been deleted. If its start offset were still in a checkpoint after a
                 # crash, the new log would begin at that offset, and all its records below would be lost. So the
@@ -367,7 +364,7 @@ class LogManager:
             self.preferred.pop(key, None)
         if log is not None:
             log.abandon()  # ends a move to another directory, after which the log's directory does not change
-            with suppress(LogDirFailure, Shortage):  # reported; the next start ignores a copy without its log
+            with suppress(LogDirFailure, Shortage):  # already logged; the next start ignores a copy without its log
                 self.futures.cancel(log)
             self.count_log(self.dirs.of(log.env), -1)
             log.env.check()
@@ -384,7 +381,9 @@ class LogManager:
         If a shortage prevents that, the next `delete` or `create` tries it again, and no log is created in its place
         before. Raises LogDirFailure, or a Shortage.
         """
-        with suppress(LogDirFailure, Shortage):  # reported; first, since the next start ignores a copy without its log
+        # The copy goes first: a start after a crash in between would only ignore a copy without its log. An error is
+        # already logged.
+        with suppress(LogDirFailure, Shortage):
             self.futures.discard_not_loaded(key)
         try:
             self.discard(key, log_dir, path)
@@ -536,7 +535,7 @@ class LogManager:
         try:
             try:
                 run_all([log.finish for log in logs], 1, doing)
-            finally:  # the other logs are closed all the same
+            finally:  # an error of one log does not keep the others from being closed
                 written = sum(log.flusher.has_pending or log.flusher.has_unsynced for log in logs)
                 is_synced = written >= _MANY_WRITTEN and log_dir.sync_all()
                 closing = partial(_close, log_dir, is_synced)

@@ -68,7 +68,7 @@ class Watcher(Protocol):
 
 
 class Place(NamedTuple):
-    """Where a log's files are, and what is known of them: all that changes when the log moves to another directory."""
+    """The files of a log and the state that belongs to them: what changes when the log moves to another directory."""
 
     env: Environment
     directory: str
@@ -170,8 +170,8 @@ class PartitionLog:
         # is only changed while `upkeep` is held. See kafkapy.log.moves.
         self.future: PartitionLog | None = None
         self._writer_epoch = -1  # the leader epoch that may append; changed under both locks
-        # Two values that appends leave, the first without the lock: a value that is overwritten at the same time only
-        # makes one append wait, or not wait, for a thread of the pool.
+        # Appends set both, `appended_ms` without the lock: a lost update of it only means that one more append looks
+        # whether the end of the log is in the page cache.
         self.appended_ms = 0  # approximate time of the last append that did not wait
         self.write_seconds = 0.0  # how long the last append's write took
         self.room: Room | None = None  # kept by appends; None until the first one
@@ -290,7 +290,7 @@ class PartitionLog:
             self.env.shortage.written()
 
     def roll_locked(self, base_offset: int = 0) -> None:
-        """Begin a new segment, unless the active one is empty and begins at the end offset.
+        """Begin a new segment, unless the active one is empty and begins at the same offset.
 
         The segment begins at the end offset, or at `base_offset` if that is higher: offsets that a follower gets may
         have a gap that is too large for one segment. If this raises OSError or any other exception, the old segment is
@@ -374,7 +374,7 @@ class PartitionLog:
         self.recovery_point = offset
 
     def place(self) -> Place:
-        """Return where the log's files are. Called with the lock held."""
+        """Return the present Place of the log. Called with the lock held."""
         return Place(
             self.env,
             self.directory,
@@ -386,11 +386,10 @@ class PartitionLog:
         )
 
     def put_locked(self, place: Place) -> None:
-        """Use the files at `place`, which have the same records, from now on. Also called while flushes are paused.
+        """Use the files at `place`, which have the same records, from now on. Flushes must be paused, too.
 
-        Nothing else changes: readers, watchers and producers do not notice. A reader with the old list of segments
-        can read on while their files are open or still have their names. After that it finds that the list has changed,
-        and looks again.
+        Watchers and producers are not affected. A reader with the old list of segments can go on while the old files
+        are open or still have their names. After that, it finds that the list has changed, and repeats the look-up.
         """
         self.flusher.moved()
         self.env, self.directory = place.env, place.directory
@@ -452,7 +451,7 @@ class PartitionLog:
             self._fence_locked(epoch)
             return start
 
-        return self.changed("noting a leader epoch of", begin)
+        return self.changed("writing a leader epoch of", begin)
 
     def fence(self, leader_epoch: int) -> None:
         """Refuse appends of epochs earlier than `leader_epoch` from now on, including appends that are already queued.
@@ -891,7 +890,7 @@ class PartitionLog:
         block.
 
         While the block runs, nothing is copied: else a record that is about to be removed could get into the copy. The
-        copy is truncated first, so that after a crash in between it lacks records, and has none that this log lacks.
+        copy is truncated first, so that after a crash in between it has no records that this log lacks.
         A copy that cannot be truncated is closed, which ends the move: the thread that copies then removes it.
         """
         future = self.future

@@ -1,9 +1,9 @@
 """ACLs in the metadata tree, at Kafka's paths and in its JSON, with its notifications (ZkData, AclAuthorizer).
 
 The ACLs of a resource pattern are one node, `/kafka-acl/Topic/NAME` if the pattern is literal, or
-`/kafka-acl-extended/prefixed/Topic/NAME`. Reads come from an index in memory, which follows the nodes, so that a change
-applies before it is answered here, and elsewhere as soon as the tree has it. A node that cannot be read as a whole
-counts as an ACL that denies everything: what it says may be a prohibition.
+`/kafka-acl-extended/prefixed/Topic/NAME`. Reads come from an index in memory, which follows the nodes: a change takes
+effect on this broker before its response is sent, and on other brokers as soon as the tree shows it. A node that cannot
+be decoded completely counts as an ACL that denies everything, because the unreadable part may be a denial.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ Deleted = Callable[["list[Deletion]", None], None]
 
 
 class Deletion:
-    """What one filter of a deletion has deleted: ACLs, each with the error if it is still there. `error` is set if the
-    ACLs of a resource pattern that the filter matches cannot be read."""
+    """The outcome of one filter of a deletion. `acls` has the selected ACLs, each with the error if it was not deleted.
+    `error` is set if the ACLs of a resource pattern that the filter matches cannot be read."""
 
     def __init__(self) -> None:
         self.acls: dict[Binding, KafkaError | None] = {}
@@ -108,11 +108,11 @@ class AclRegistry:
                 names = self._tree.children(f"{store}/{directory}")
                 found += [Pattern(resource_type, name, pattern_type) for name in names]
             else:
-                log.warning("ignoring the ACLs below %s/%s: this is no type of resources", store, directory)
+                log.warning("ignoring the ACLs below %s/%s: this is not a resource type", store, directory)
         return found
 
     def _changed(self, events: Sequence[Event]) -> None:
-        """Read the nodes of ACLs again that have changed. Called on the tree's thread."""
+        """Read the changed ACL nodes again. Called on the tree's thread."""
         changed = dict.fromkeys(pattern for event in events if (pattern := _pattern_of(event.path)) is not None)
         if changed:
             self._read(changed)
@@ -123,7 +123,7 @@ class AclRegistry:
             self.index = self.index.changed({pattern: self._entries(pattern) for pattern in patterns})
 
     def _refuse_hidden_types(self) -> None:
-        """Raise ConfigError if the broker's login may not list all ACLs: those that it does not know cannot deny."""
+        """Raise ConfigError if the broker's login may not list all ACLs: unseen denials would have no effect."""
         for path in self._tree.hidden:
             if _is_of_stores(path) and _pattern_of(path) is None:
                 raise ConfigError(
@@ -308,7 +308,7 @@ class _Change:
 
 
 def _is_of_stores(path: str) -> bool:
-    """Return True for the node of a store, those above it and those below it."""
+    """Return True if the path is that of a store's node, or is above or below one."""
     return any(f"{path}/".startswith(f"{store}/") or store.startswith(f"{path}/") for store in _STORES.values())
 
 

@@ -41,8 +41,8 @@ class LiveBroker(NamedTuple):
 
 
 class Leader(NamedTuple):
-    """What the controller has sent about a partition: the leader (NO_LEADER if there is none), its leader epoch, the
-    ISR, the replicas, those of them that are offline, and the version of the partition's state node.
+    """The leader of a partition as the controller has sent it: broker id (NO_LEADER if there is none), leader epoch,
+    ISR, replicas, the replicas that are offline, and the version of the partition's state node.
     """
 
     id: int
@@ -88,7 +88,7 @@ class MetadataCache:
     def __init__(self) -> None:
         self.controller_id = NO_CONTROLLER
         self.is_complete = False  # True once the controller has sent all partitions: no others exist; see `complete`
-        self.expects_topics = False  # topics exist: an update of the live brokers without any is not all
+        self.expects_topics = False  # topics exist, so an update with brokers but no topics is not complete
         # Called with a topic and those of its partitions that are deleted. The controller waits until this returns,
         # before it allows a new topic of the same name.
         self.on_deleted: Callable[[str, Collection[int]], object] = lambda topic, partitions: None
@@ -153,7 +153,7 @@ class MetadataCache:
         return self._ids.get(topic, ZERO_ID)
 
     def partitions(self, topic: str) -> dict[int, Leader]:
-        """Return all partitions of a topic, by index; {} if the topic is not known. The dict is the caller's."""
+        """Return all partitions of a topic, by index; {} if the topic is not known. The caller may change the dict."""
         found = self._partitions.get(topic)
         return found.copy() if found is not None else {}
 
@@ -195,7 +195,7 @@ class MetadataCache:
         self._call_waiting()
 
     def expect_no_topics(self) -> None:
-        """Make the calls that wait for topics if the brokers are known: the topics may be deleted by now."""
+        """Expect no topics, which may be deleted by now, and make the waiting calls if the brokers are known."""
         self.expects_topics = False
         self._call_waiting()
 
@@ -211,7 +211,7 @@ class MetadataCache:
                 log.exception("a call that waited for brokers failed: %s", call)
 
     def when_brokers_are_known(self, call: Callable[[], object]) -> None:
-        """Call `call`, which must be short, when `knows_brokers` is True; at once if it is."""
+        """Call `call`, which must be short, as soon as `knows_brokers` is True; at once if it is True already."""
         with self._lock:
             if not self.knows_brokers:
                 self._waiting[call] = None
@@ -219,14 +219,14 @@ class MetadataCache:
         call()
 
     def stop_waiting(self, call: Callable[[], object]) -> bool:
-        """Do not make a call that was passed to `when_brokers_are_known`. Return False if it is too late for that."""
+        """Cancel a call that was passed to `when_brokers_are_known`. Return False if it is too late for that."""
         with self._lock:
             waits = call in self._waiting
             self._waiting.pop(call, None)
         return waits
 
     def forget_controller(self, controller_id: int) -> None:
-        """Know no controller from now on, if the present one is `controller_id`."""
+        """Forget the present controller if it is `controller_id`."""
         with self._lock:
             if self.controller_id == controller_id:
                 self.controller_id = NO_CONTROLLER
@@ -303,7 +303,7 @@ class MetadataCache:
         return deleted
 
     def _is_another(self, topic: str, topic_id: bytes) -> bool:
-        """Return True if the cache has an earlier topic of this name, of whose deletion this broker does not know."""
+        """Return True if the cache has an earlier topic of this name, whose deletion this broker has missed."""
         before = self._ids.get(topic, ZERO_ID)
         return ZERO_ID not in (before, topic_id) and before != topic_id
 

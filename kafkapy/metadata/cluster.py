@@ -104,8 +104,9 @@ class ClusterRegistry:
             elif node is not None and node.created != self._broker_epoch:
                 raise
             else:
-                # The node is of a session that this process has given up, as after a refused login, and that has not
-                # expired yet or expires now. Then the node would vanish, so it is replaced, as in Kafka (KAFKA-7165).
+                # An earlier session of this process created the node. The process has given the session up, for example
+                # after a refused login, but it has not expired yet, or expires now. The node would vanish with that
+                # session, so replace the node, as in Kafka (KAFKA-7165).
                 if node is not None:
                     with suppress(NoNode):
                         self._tree.commit([Delete(path, node.version)])
@@ -222,11 +223,12 @@ class ClusterRegistry:
         return None
 
     def prepare_controller(self, fence: ControllerFence) -> None:
-        """Do the first work of a new controller: enable features, of which there are none, and delete the notifications
-        that were meant for the previous controller. Blocks.
+        """Do the first work of a new controller: enable an empty set of features, and delete the notifications that
+        were meant for the previous controller. Blocks.
 
-        Source: KafkaController.enableFeatureVersioning. The node may be missing, disabled, or of an earlier version,
-        after an upgrade of Apache Kafka brokers. One that cannot be decoded, or has features, is left as it is.
+        The node of the features may be missing, disabled, or of an earlier version after an upgrade of Apache Kafka
+        brokers. A node that cannot be decoded, or has features, is left as it is. Source:
+        KafkaController.enableFeatureVersioning.
         """
         data = paths.to_json({"features": {}, "version": _FEATURE_VERSION, "status": _FEATURES_ENABLED})
         node, value = self._features()

@@ -36,7 +36,7 @@ class Notifications:
         return [Create(self._path, data, sequence=True)]
 
     def _delete_old(self, now: float) -> None:
-        """Delete the notifications that this broker has seen _KEPT_S seconds ago."""
+        """Delete the notifications that this broker first saw _KEPT_S seconds ago or earlier."""
         names = self._tree.children(self._parent)
         self._seen = {name: self._seen.get(name, now) for name in names}
         for name, seen_at in self._seen.items():

@@ -71,7 +71,7 @@ TOP_LEVEL = frozenset(
 # Brokers do not follow the nodes below these: consumer groups can have hundreds of thousands of them.
 NOT_FOLLOWED = frozenset({CONSUMERS})
 
-# Only a broker with an authorizer that uses them follows these nodes and those below.
+# Only a broker whose authorizer uses these nodes follows them and the nodes below.
 FOR_AUTHORIZER = (ACLS, "/kafka-acl-extended", ACL_CHANGES, EXTENDED_ACL_CHANGES)
 
 # Only the controller follows the nodes below these.

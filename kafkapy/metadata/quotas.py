@@ -42,8 +42,8 @@ _ROOTS = tuple(f"{paths.CONFIG}/{kind}" for kind in _KINDS)
 
 
 class Entity(NamedTuple):
-    """What has quotas: a user, a client id, both, or an IP address. Names are those in paths; DEFAULT is the default,
-    "" means none."""
+    """The owner of quotas: a user, a client id, both, or an IP address. Names are those in paths; DEFAULT is the
+    default, "" means none."""
 
     user: str = ""
     client_id: str = ""
@@ -79,7 +79,7 @@ def entity_at(path: str) -> Entity | None:
 
 
 def is_usable(key: str, value: float) -> bool:
-    """Return True if the value can limit anything: it is finite, and not negative."""
+    """Return True if the value is a valid limit: finite and above 0, or for connection_creation_rate 0 or more."""
     return math.isfinite(value) and value >= 0 and (key == CONNECTIONS or value > 0)
 
 

@@ -90,7 +90,7 @@ def decode_topic(name: str, data: bytes) -> Topic:
 
 
 def _check(assignment: Mapping[int, list[Any]]) -> None:
-    """Raise ValueError if a partition has no replicas, or one that is no broker id or is there twice."""
+    """Raise ValueError if a partition has no replicas, or a replica that is not a broker id or is listed twice."""
     everywhere = list(chain.from_iterable(assignment.values()))
     if (
         all(assignment.values())
@@ -98,7 +98,7 @@ def _check(assignment: Mapping[int, list[Any]]) -> None:
         and min(everywhere, default=0) >= 0
         and sum(map(len, map(set, assignment.values()))) == len(everywhere)
     ):
-        return  # at once for all partitions, because there may be ten thousand
+        return  # one check for all partitions is faster: there may be ten thousand
     for partition, replicas in assignment.items():
         if not replicas or any(type(one) is not int or one < 0 for one in replicas) or len({*replicas}) < len(replicas):
             raise ValueError(f"partition {partition} has the replicas {replicas}")

@@ -71,8 +71,8 @@ def plan_topic(
     """Return the broker ids of the replicas of each partition of a new topic, the preferred leader first.
 
     A partition count or replication factor of -1 means the default. `manual` is an assignment chosen by the client,
-    which excludes both numbers. `brokers` are the ids of the brokers that can get replicas, also with
-    their racks. Raises KafkaError for an invalid number or assignment.
+    which excludes both numbers. `brokers` are the ids of the brokers that can get replicas, or a mapping from each id
+    to its rack. Raises KafkaError for an invalid number or assignment.
     """
     if manual:
         if partition_count != NOT_GIVEN or replication_factor != NOT_GIVEN:
@@ -98,8 +98,8 @@ def plan_more_partitions(
     """Return the broker ids of the replicas of each partition to add, so that topic `name` has `new_count` partitions.
 
     `current` is the topic's present assignment. `manual` has the replicas of each new partition if the client has
-    chosen them. `brokers` are the ids of the brokers that can get replicas, also
-    with their racks. Raises KafkaError for an invalid number or assignment.
+    chosen them. `brokers` are the ids of the brokers that can get replicas, or a mapping from each id to its rack.
+    Raises KafkaError for an invalid number or assignment.
     """
     count = len(current)
     if new_count < count:

@@ -222,7 +222,7 @@ class Tree(ABC):
         done(None)
 
     def unload_below(self, paths: Sequence[str]) -> None:  # noqa: B027 (most trees forget nothing)
-        """End what `load_below` has begun: forget the nodes below these paths, without telling watches."""
+        """Undo `load_below`: remove the nodes below these paths from the cache. No watch fires."""
 
     def refresh(self, paths: Sequence[str], done: Callable[[TreeError | None], object]) -> None:
         """Read nodes that have no watches again, because another program may have changed them. Call `done(None)` when

@@ -3,7 +3,8 @@
 Names are URL-encoded in paths (Kafka's Sanitizer). The node's settings `SCRAM-SHA-256` and `SCRAM-SHA-512` are the
 credentials. Reads come from memory, which follows changes by other brokers and Kafka's tools.
 
-The node `/cluster/scram_challenge_key` has a random key, from which all brokers compute what they ask unknown users.
+The node `/cluster/scram_challenge_key` has a random key, from which all brokers compute the same challenges for unknown
+users.
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ class Kafka07Member(ZooKeeperMember):
         return None  # which rules out exactly-once delivery
 
     def _given_up(self, partitions: Sequence[TopicPartition]) -> Sequence[TopicPartition]:
-        # The connector's pairs have the number on the broker, so that partitions of several brokers have the same pair.
-        # All that could be meant are committed, which does no harm if one of them stays.
+        # The connector's pairs have the number on the broker, so partitions of several brokers may have the same pair.
+        # Commit all partitions that the pair may stand for: committing one that is not given up does no harm.
         given_up = set(partitions)
         return [where for where, owned in self._owned.items() if owned.where in given_up]
 
@@ -72,7 +72,7 @@ class Kafka07Member(ZooKeeperMember):
                 if (topic, name) not in self._numbers:
                     self._add((topic, name), position if position not in taken else max(taken) + 1)
                     taken.add(self._numbers[topic, name])
-            if partition not in self._numbers:  # its broker is not registered at this moment
+            if partition not in self._numbers:  # the partition's broker is not registered at this moment
                 self._add(partition, max(taken, default=-1) + 1)
         return topic, self._numbers[partition]
 

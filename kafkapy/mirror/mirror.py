@@ -177,8 +177,8 @@ class Mirror:
                 return AtLeastOnce(member, self.target, self.options, counts)
             if cluster_id is None:
                 raise CannotMirror(
-                    f"{source.file}: the cluster has no id, like all before Kafka 0.10.1, and exactly-once "
-                    "keeps offsets under that id; mirror it at least once"
+                    f"{source.file}: the cluster has no id (Kafka before 0.10.1), and exactly-once keeps offsets under "
+                    "that id; leave out exactly-once to mirror it at least once"
                 )
             return ExactlyOnce(member, f"{source.group_id}.{cluster_id}", self.target, self.options, counts)
         except BaseException:

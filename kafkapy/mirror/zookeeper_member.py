@@ -67,7 +67,7 @@ class ZooKeeperMember:
         seeks: bool = False,
         connector: ConsumerConnector | None = None,
     ) -> None:
-        """`connector` is one that was made of the settings' properties; None: make one."""
+        """`connector` is a ConsumerConnector with the settings' properties. None: construct it."""
         self._seeks = seeks
         self._settings = settings
         self._topics = topics
@@ -140,7 +140,7 @@ class ZooKeeperMember:
                 return pieces
 
     def _next_chunk(self, timeout_s: float) -> Chunk | None:
-        """Return the next chunk of the stream; but first the one that `poll` could not return, if it is still owned."""
+        """Return the chunk that `poll` could not return, if it is still owned, else the next chunk of the stream."""
         assert self._stream is not None
         chunk, self._unread = self._unread, None
         if chunk is not None and not chunk.owned.revoked:

@@ -18,7 +18,7 @@ _SCHEMAS = Path(__file__).parent / "schemas"
 # A 100 MB frame of two-byte elements would become gigabytes of objects and block other requests for ten seconds.
 MAX_REQUEST_ELEMENTS = 1_000_000
 # Kafka's controller sends each broker all partitions in one UpdateMetadata request. The largest clusters with ZooKeeper
-# have 200,000 partitions. One with three replicas has seven elements: itself, its replicas and its ISR.
+# have 200,000 partitions. A partition with three replicas has seven elements: itself, its replicas and its ISR.
 MAX_METADATA_ELEMENTS = 2_000_000
 
 Buffer = bytes | bytearray | memoryview

@@ -21,8 +21,9 @@ _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _CONTROLLED_SHUTDOWN = 7
 NO_TAGGED_FIELDS = b"\x00"
-_ONE_PIECE = 4 << 10  # frames with less bytes are joined
-# Kafka defines none so far. A frame has room for fifty million, which would keep a network thread busy for a minute.
+_ONE_PIECE = 4 << 10  # frames with fewer bytes are joined
+# Kafka defines no tagged fields of headers so far. A frame has room for fifty million, which would keep a network
+# thread busy for a minute.
 _MAX_TAGGED_FIELDS = 1000
 
 

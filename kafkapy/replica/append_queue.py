@@ -63,10 +63,11 @@ class AppendQueue:
         self._flushing = False
 
     def put(self, sets: Sets, done: Done, *, long: bool = False) -> None:
-        """Queue record sets to be written, and call `done(results)` once, on a pool thread. `long`: use the pool for
+        """Queue record sets to be written, and call `done(results)` once, on another thread. `long`: use the pool for
         long work.
 
-        Raises KafkaError, and does not call `done`, if the pool was stopped or has no thread.
+        That thread is one of the pool, or one whose `put` finds that the pool cannot write what is queued. Raises
+        KafkaError, and does not call `done`, if this call finds that the pool was stopped or has no thread.
         """
         with self._lock:
             self._waiting.append(((sets, done), long))

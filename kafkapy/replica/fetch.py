@@ -237,7 +237,7 @@ class FetchPlan:
                     return None
                 region, aborted = read
                 # If this role has ended during the read, the log may have been truncated, and the region may hold
-                # others.
+                # other records.
                 if partition.gone is not None:
                     partition.check_there()
             if self._arrived:
@@ -332,8 +332,8 @@ def _divergence(partition: HostedPartition, asked: Any) -> tuple[int, int] | Non
     can ask this too, about the records that it has read.
 
     The logs diverge if the follower's last fetched epoch ends, in this log, before the follower's fetch offset.
-    Raises KafkaError OFFSET_OUT_OF_RANGE if this leader's log has no epoch up to that epoch, and if it begins after the
-    fetch offset: then it cannot be said where the logs diverge.
+    Raises KafkaError OFFSET_OUT_OF_RANGE if this leader's log has no epoch up to that epoch, or begins after the fetch
+    offset, because then it is not known where the logs diverge.
     """
     if asked.fetch_offset < partition.log.log_start_offset:
         raise KafkaError(Errors.OFFSET_OUT_OF_RANGE, f"offset {asked.fetch_offset} is below the start of {partition}")

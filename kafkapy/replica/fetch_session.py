@@ -118,5 +118,5 @@ class FetchSession:
             self._epoch = self._epoch % _LAST_EPOCH + 1
 
     def refused(self, error_code: int) -> None:
-        """Begin again after a response with an error of the whole request."""
+        """Have the next request open a new session, after a response with an error for the whole request."""
         self.reset(forget_id=error_code == Errors.FETCH_SESSION_ID_NOT_FOUND)

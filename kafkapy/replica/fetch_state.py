@@ -62,7 +62,7 @@ class FetchState:
 
     @property
     def position(self) -> Position:
-        """Return where the partition's log stands now."""
+        """The present position of the partition's log."""
         log = self.partition.log
         return Position(self.partition.leader_epoch, log.end[0], log.leader_epochs.latest_epoch, log.log_start_offset)
 

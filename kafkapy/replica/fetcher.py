@@ -301,7 +301,9 @@ class Fetcher:
         return True
 
     def _forget_ahead(self, items: list[_Item]) -> None:
-        """Have the next request name the real positions of the partitions, where the last one named later ones."""
+        """Have the next request name the real positions of those partitions that did not reach the positions that the
+        last request named.
+        """
         with self._lock:
             self._appending = False
             for state, _, _ in items:
@@ -327,7 +329,9 @@ class Fetcher:
         self._not_asking(back_off=True)
 
     def _session_refused(self, code: int) -> None:
-        """Begin a new session after an error of the whole response: at once, if there was one that can be replaced."""
+        """Begin a new session after an error of the whole response: after a back-off if the refused request was already
+        opening a new session, else at once.
+        """
         with self._lock:
             incremental = not self._session.is_new
             self._session.refused(code)
@@ -405,7 +409,7 @@ class Fetcher:
             self.delay(states, seconds)
 
     def _not_asking(self, *, back_off: bool = False) -> None:
-        """Send the next request, with `back_off` after replica.fetch.backoff.ms: none is under way now."""
+        """Send the next request, as none is under way now; with `back_off`, after replica.fetch.backoff.ms."""
         with self._lock:
             self._asking = False
             closed = self._closed

@@ -43,7 +43,7 @@ def take(
     """Append the fetched records, and take over the leader's high watermark and log start offset.
 
     The records were fetched at the log's present end. Returns BUSY without any change if `blocking` is False and the
-    disk would have to be waited for. Raises KafkaError CORRUPT_MESSAGE, also if the first batch is cut off,
+    call would have to wait for the disk. Raises KafkaError CORRUPT_MESSAGE, also if the first batch is cut off,
     NOT_LEADER_OR_FOLLOWER if a later epoch has begun, UnexpectedOffset, and LogDirFailure.
     """
     own, epoch = partition.log, partition.leader_epoch
@@ -85,8 +85,8 @@ def _append(partition: FollowedPartition, records: memoryview, logs: LogManager,
             raise
         if not blocking:
             return BUSY
-        # This log ends inside a batch of the leader's log, which comes as a whole. An empty log can be so after
-        # DeleteRecords, another one also after a truncation to an offset inside a batch.
+        # This log ends inside a batch of the leader's log, and the leader sends whole batches. An empty log can end
+        # there after DeleteRecords, any log after a truncation to an offset inside a batch.
         log.info("%s is truncated from %d to %d, where a batch of the leader's log begins", own.name, end, first)
         if own.log_start_offset < end:
             _warn_below_high_watermark(partition, first)

@@ -128,8 +128,8 @@ def new_high_watermark(
     """Return the new high watermark: the smallest log end offset of the replicas that count, but never lower than
     `current`.
 
-    These are the leader, the maximal ISR, and followers that are caught up and can join the ISR, as
-    `is_eligible(broker_id)` says: such followers are about to, and could not if the high watermark ran away from them.
+    The replicas that count are the leader, the maximal ISR, and caught-up followers that can join the ISR, for which
+    `is_eligible(broker_id)` is True: such a follower is about to join, and could not if the high watermark passed it.
     With a committed ISR smaller than `min_isr` the high watermark does not advance. `leader_end` is the end of the
     flushed part if acknowledgements wait for a flush.
     """

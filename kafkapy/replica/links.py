@@ -180,7 +180,7 @@ class Link:
             self._connect()
 
     def close(self) -> None:
-        """Close the connection for good. Requests that have no response yet, and later ones, fail with LinkError."""
+        """Close the connection permanently. Requests that have no response yet, and later ones, fail with LinkError."""
         with self._lock:
             self._closed = True
             conn = self._conn or self._opening

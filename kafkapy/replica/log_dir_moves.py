@@ -183,7 +183,7 @@ class LogDirMoves:
         return True
 
     def _catch_up(self, log: PartitionLog, future: PartitionLog) -> None:
-        """Copy until less than a piece is missing. To wait for the end would be in vain while producers are busy."""
+        """Copy until less than a piece is missing. The end of the log may never be reached while producers are busy."""
         copied: int | None = PIECE
         while copied is not None and (copied >= PIECE // 2 or future.end[0] < log.segments.active.base_offset):
             while self._throttle.is_exceeded():

@@ -450,7 +450,7 @@ class ReplicaManager:
                 partition.log.verifies_transactions = enabled
 
     def directory_failed(self, directory: Path, error: BaseException) -> None:
-        """End this broker's leadership of all partitions in a log directory that went offline because of `error`.
+        """End this broker's roles for all partitions in a log directory that went offline because of `error`.
 
         Requests to these partitions fail with KAFKA_STORAGE_ERROR from now on.
         """

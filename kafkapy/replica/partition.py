@@ -77,7 +77,7 @@ class Partition(HostedPartition):
         `refusal` before.
 
         Returns the verdicts if the append need not wait. Otherwise returns None, keeps references to the records, and
-        calls `done(verdicts)` later on a pool thread.
+        calls `done(verdicts)` later on another thread.
         """
         if self.gone is not None:
             return [self.gone] * len(sets)

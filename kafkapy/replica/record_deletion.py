@@ -15,9 +15,9 @@ from kafkapy.runtime.purgatory import DelayedOperation
 class RecordDeletion:
     """The deletion of the records of one partition below `offset`, which the leader has done already.
 
-    `code` is NONE when all live replicas have done it as well, the code of an error if this broker does not lead the
-    partition any more, REQUEST_TIMED_OUT after the time-out, and None before. `low_watermark` is the partition's at the
-    last call of `is_over`, -1 if this broker does not lead the partition any more.
+    `code` is None until all live replicas have done it as well, then NONE. It is the code of an error if this broker
+    does not lead the partition any more, and REQUEST_TIMED_OUT after the time-out. `low_watermark` is that of the
+    partition at the last call of `is_over`, -1 if this broker does not lead the partition any more.
     """
 
     __slots__ = ("_partition", "code", "low_watermark", "offset")

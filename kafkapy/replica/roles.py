@@ -28,13 +28,13 @@ TopicPartition = tuple[str, int]
 Change = PartitionRole | StopPartition
 Failures = dict[TopicPartition, KafkaError]
 
-RETRY_S = 1.0  # how often the roles are tried again that a full disk or another shortage has prevented
-LOADED_S = 1.0  # how often to look whether all logs are loaded, before the controller is asked for the roles again
+RETRY_S = 1.0  # how often roles that a full disk or another shortage has prevented are tried again
+LOADED_S = 1.0  # how often to check whether all logs are loaded, before the controller is asked for the roles again
 # A new leader writes its leader epoch to the disk and waits for that. A file system commits what several threads wait
 # for together.
 _THREADS = 4
-_TOGETHER = 2  # fewest changes that wait for the disk for which these threads are started
-MOST_IN_VAIN = 100  # most roles that are tried in vain at a time: requests of the controller wait meanwhile
+_TOGETHER = 2  # these threads are started for at least so many changes that wait for the disk
+MOST_IN_VAIN = 100  # `take_again` pauses after so many roles that still fail: requests of the controller wait meanwhile
 
 
 class Roles:
@@ -70,7 +70,7 @@ class Roles:
         self._short: dict[TopicPartition, PartitionRole] = {}  # roles not taken because of a shortage, to try again
         self._is_short = False  # `take_again` is due
         self._ask_for_roles = ask_for_roles
-        self._gave_up = False  # the controller takes replicas here for offline since the shortage began
+        self._gave_up = False  # since the shortage began, a replica was reported as offline to the controller
         self._will_ask = False  # `_ask_when_loaded` is due
 
     def apply(self, controller_epoch: int, changes: Sequence[Change]) -> Failures:
@@ -161,8 +161,8 @@ class Roles:
     def _ask_soon(self) -> None:
         """Have the controller send all roles again, once for all roles that fail until then.
 
-        It takes the role for done, as the request was answered before. The response to the repeated role tells it that
-        the replica is offline, so that it elects another leader.
+        The controller takes the role for done, as its request was answered before the role failed. The response to the
+        repeated role tells the controller that the replica is offline, so that it elects another leader.
         """
         with self._lock:
             begins, self._will_ask = not self._will_ask, True
@@ -172,8 +172,8 @@ class Roles:
     def _ask_when_loaded(self) -> None:
         """Ask the controller for all roles if all logs are loaded. Otherwise this method is called again later.
 
-        Not before, because each call makes the controller send all roles of this broker, and a repeated role counts as
-        done if its log is still loading.
+        It waits for that, because each call makes the controller send all roles of this broker, and a repeated role
+        counts as done if its log is still loading.
         """
         if not self._replicas.log_manager.loading.wait(0):
             self._later(LOADED_S, self._ask_when_loaded)
@@ -199,7 +199,7 @@ class Roles:
                         continue  # a later role or a deletion has come
                     del self._short[key]
                 self._take_late(role)
-                in_vain += key in self._short  # again, behind the others
+                in_vain += key in self._short  # prevented again, and now behind the other roles
                 if in_vain >= MOST_IN_VAIN:
                     break
         finally:
@@ -217,8 +217,8 @@ class Roles:
     def accepts(self, controller_epoch: int) -> bool:
         """Return False if a controller with a later epoch has called before. Otherwise remember this epoch.
 
-        One epoch is remembered for all kinds of requests: UpdateMetadata of a new controller also ends what the former
-        one may ask by LeaderAndIsr or StopReplica.
+        One epoch is remembered for all kinds of requests: an UpdateMetadata request of a new controller also fences the
+        LeaderAndIsr and StopReplica requests of the previous one.
         """
         with self._lock:
             self._controller_epoch = max(self._controller_epoch, controller_epoch)
@@ -285,8 +285,8 @@ class Roles:
     def _take(self, role: PartitionRole, *, is_late: bool = False) -> None:
         """Take a role. If a shortage prevents that, have it taken again later.
 
-        Raise the Shortage if this broker is alone, and if another broker can lead in its place. Otherwise the
-        controller would take the replica for offline for nothing, and send it no more roles.
+        Raise the Shortage if this broker is alone, or if another broker can lead in its place. In other cases an error
+        would not help: the controller would take the replica for offline and send it no more roles.
         """
         try:
             self._take_now(role)

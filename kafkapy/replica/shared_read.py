@@ -18,7 +18,7 @@ MOST_BYTES = 4 << 10  # records up to this size are kept; larger ones are sent f
 
 
 class KeptRecords(bytes):
-    """Records in memory, with the `length` that other records in a FetchRead have, too."""
+    """Records in memory, with the attribute `length` that all kinds of records in a FetchRead have."""
 
     __slots__ = ()
 
@@ -30,10 +30,10 @@ class KeptRecords(bytes):
 class SharedRead:
     """The last small result of reading a partition that had records to return.
 
-    The result is right for later reads while the request, the partition and the fields of the log in the key are the
-    same. `log.end` is a new tuple after each append and each truncation. A result has its records in memory: a file
-    region would keep a deleted file open. The log of the last result stays in memory until there is another one. For
-    all threads: each replaces the other's result.
+    The result is valid for later reads while the request, the partition and the fields of the log in the key are the
+    same. `log.end` is a new tuple after each append and each truncation. The records of a result are in memory: a file
+    region would keep a deleted file open. The log of the last result stays in memory until another result replaces it.
+    Any thread may use it; each replaces the results of the others.
     """
 
     __slots__ = ("_last",)
@@ -47,11 +47,11 @@ class SharedRead:
         return last[2] if last is not None and last[0] is log.end and last[1] == key else None
 
     def keep(self, end: Any, key: tuple[Any, ...], read: FetchRead) -> None:
-        """Keep the result of a read if it is small and in memory, and not the first for `key`: many requests are alone.
-        `end` is `log.end` before the read."""
+        """Keep the result of a read if it is small and in memory, from the second read for `key` on: many reads are
+        never repeated. `end` is `log.end` before the read."""
         last, region = self._last, read.records
         if type(region) is not FileRegion or not 0 < region.length <= MOST_BYTES:
-            return  # partitions without news must not replace the one that has some
+            return  # a read without records must not replace the result of one that had some
         if last is None or last[0] is not end or last[1] != key:
             self._last = end, key, None
         else:
@@ -59,7 +59,7 @@ class SharedRead:
             try:
                 got = read_now(region.handle.fd, kept, 0, region.length, region.position)
             except OSError:
-                return  # the sender meets the same error
+                return  # sending the region reports the error
             if got == region.length and not region.is_cut:
                 read.records = KeptRecords(kept)
                 self._last = end, key, read

@@ -1,4 +1,4 @@
-"""Keeps the pauses short in which a broker's process frees memory: those of Python's garbage collector, and others.
+"""Shortens the pauses in which a broker's process frees memory: those of Python's garbage collector, and others.
 
 A collection stops all threads: 7,000 objects of a first-generation collection take 0.4 ms, 70,000 of the second
 generation 4 ms, and a full one of a broker with 10,000 partitions 120 ms. Objects made for a request are freed by their
@@ -6,7 +6,7 @@ reference counts when the request is answered (tests/server/test_no_reference_cy
 partitions live long. So collections are rare, and look at few objects: large requests of the controller are handled in
 `paused`, and `long_lived` excludes the objects of partitions from later collections.
 
-The collector is left alone until `configure` was called: in a user's process it is the user's.
+Nothing here changes the collector before `configure` was called: in a user's process, the user decides about it.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def long_lived(partitions: int) -> None:
     """Note that objects for so many partitions were made. Exclude them, and all other present objects, from garbage
     collection from time to time.
 
-    They are still freed by their reference counts. Lost are only reference cycles that exist at that moment: few, and a
-    broker does this once for hundreds of partitions.
+    They are still freed by their reference counts. Only reference cycles that exist at that moment are never freed:
+    they are few, and a broker does this once for hundreds of partitions.
     """
     global _partitions
     if not _is_configured:

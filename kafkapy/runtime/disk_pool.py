@@ -67,7 +67,7 @@ class DiskPool:
                     self._threads.start_one(self._run)
                 self._queue.put((fn, args, done))
             except MemoryError as error:
-                # An append queue that did not hear of it would wait for a call that never comes.
+                # The caller must know: an append queue would wait for a call that never comes.
                 raise NoThread(f"kafkapy-{self.name}", "out of memory") from error
             self._depth += 1  # the call takes the lock when it ends
 

@@ -1,5 +1,4 @@
-"""A log handler that writes to a file of its own: on a thread of its own, so that no caller waits for a disk, and with
-rotation.
+"""A log handler that writes to a separate file, with rotation, on its own thread, so that no caller waits for a disk.
 
 The file is opened again if it was renamed or removed, so that logrotate can be used instead of the rotation here.
 """

@@ -32,8 +32,8 @@ class Windows(NamedTuple):
 class TokenBucket:
     """Tokens that are refilled at `limit` per second, up to what all windows together allow.
 
-    It begins full. Recording may take more tokens than there are; the next ones have to wait until none is missing.
-    Not safe for use by several threads at a time.
+    The bucket begins full. Recording may take more tokens than there are; later callers have to wait until none is
+    missing. Not safe for use by several threads at a time.
     """
 
     __slots__ = ("_seconds", "_tokens", "_updated")

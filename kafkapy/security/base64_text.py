@@ -25,5 +25,9 @@ def encode64url(data: bytes) -> str:
 
 
 def decode64url(text: str) -> bytes:
-    """Return the bytes that `text` has in base64url, with or without padding. Raise ValueError if it is malformed."""
+    """Return the bytes that `text` has in base64url, with or without padding.
+
+    Raise ValueError for text that is not ASCII or has an impossible length. Other characters that are not base64url are
+    skipped.
+    """
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

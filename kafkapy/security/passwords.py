@@ -78,8 +78,8 @@ class PasswordEncoder:
         return ",".join(f"{name}:{value}" for name, value in fields.items())
 
     def decode(self, text: str) -> str:
-        """Return the password in an encrypted text. Raise PasswordUnreadable if the secret is another one, or the text
-        is malformed."""
+        """Return the password in an encrypted text. Raise PasswordUnreadable if it was encrypted with another secret
+        or is malformed."""
         fields = dict(part.partition(":")[::2] for part in text.split(","))
         try:
             factory, cipher = fields["keyFactoryAlgorithm"], fields["cipherAlgorithm"]
@@ -109,7 +109,7 @@ def _key(secret: bytes, factory: str, salt: bytes, iterations: int, bits: int) -
 
 
 def _decrypted(cipher: str, key: bytes, vector: bytes, encrypted: bytes) -> bytes:
-    """Return the decrypted bytes. Raise ValueError if the key is another one."""
+    """Return the decrypted bytes. Raise ValueError if they were encrypted with another key."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM

@@ -1,5 +1,7 @@
-"""One record per request with ACLs and without: two brokers of a kind, measured in turns, so that both see the same
-machine; and how long the first decision of a connection takes."""
+"""One record per request with ACLs and without, and the time of a connection's first decision about a topic.
+
+Two brokers of a kind are measured in turns, so that both see the same machine.
+"""
 
 from __future__ import annotations
 

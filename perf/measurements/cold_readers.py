@@ -3,10 +3,10 @@
 The log is dropped from the page cache before the reader begins, and never while acks are timed: the reader reads all of
 it, the producer ends with it, the log is dropped again, and so on, until there are enough acks.
 
-How long acks wait depends on the memory into which the log is read, so there are two states. "Memory full": of the
-clean pages of another file, for which the kernel has to make room first, as on a machine that has run for a while. What
-is still free then is in pieces that are too small for the large pages of files. "Memory free": the same, but more than
-the log needs of that other file was removed just before, so that the host has not taken the pages back yet.
+How long acks wait depends on the memory into which the log is read, so there are two states. "Memory full": memory is
+full of the clean pages of another file, which the kernel has to evict first, as on a machine that has run for a while.
+What is still free then is in pieces that are too small for the large pages of files. "Memory free": the same, but just
+before, more of that other file was removed than the log needs, so the host has not taken the pages back yet.
 
 The bare loop is two processes that share only the machine: one writes each small frame and sends an answer, the other
 sends a file that is not in memory.
@@ -37,7 +37,7 @@ SHARES = {"p99": 0.99, "p99.9": 0.999}
 STATES = {"full": "memory full", "free": "memory free"}
 GOALS = {"p99": Goal(1.5, None), "p99.9": Goal(2.0, None), "rate": Goal(2.0), "cpu": Goal(0.5)}  # with full memory
 ROOM = GIB  # freed in addition to the log's size
-LEAST = 512 * MIB  # stays free in full memory: at less, the kernel frees some by itself
+LEAST = 512 * MIB  # stays free in full memory: with less, the kernel frees some by itself
 PASSES = 25  # at most, if they are short
 
 
@@ -131,8 +131,8 @@ def _measure(bench: Bench, side: str, load: Load) -> Figures:
 
 
 def _beside(bench: Bench, side: str, load: Load, state: str, idle: Usage) -> tuple[list[float], Figures]:
-    """Return the ordered latencies of acks beside readers, and the rate and the CPU of a reader. `idle`: the CPU time
-    of the same acks without a reader, which does not count."""
+    """Return the ordered latencies of acks beside readers, and the rate and the CPU of a reader. The CPU time
+    of acks without a reader (`idle`) is subtracted from that of the reader."""
     acks: list[float] = []
     rates, costs, free, kept = [], [], [], 0
     while len(acks) < bench.scale.acks and len(rates) < PASSES:

@@ -6,7 +6,7 @@ of it with 100 consumers in one group. Handling one commit alone takes about 35 
 a turn 20: 2 to 4 for decoding the request, 2 for making records and encoding the response, 12 for an append, and the
 rest in between. Receive, send and the loop come on top.
 One network thread does all of it. A commit takes Apache Kafka 45 to 130 us, less the longer it has run, but on both
-cores: so with many consumers it is faster.
+cores, so Apache Kafka is faster with many consumers.
 """
 
 from __future__ import annotations

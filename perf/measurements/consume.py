@@ -23,7 +23,7 @@ BATCH = 64 * 1024  # 16 of them fill a fetch of 1 MiB, with almost nothing left 
 TOPIC = "consume"
 TOGETHER = 5_000  # messages per call
 STALL = 30.0
-BACKOFF_MS = 10  # librdkafka's default is 1,000: so long it fetches nothing when its queue has 64 MiB
+BACKOFF_MS = 10  # how long librdkafka fetches nothing when its queue has 64 MiB; its default is 1,000
 
 
 class Consume(Measurement):

@@ -67,7 +67,7 @@ class ControllerFailover(Measurement):
             creation = time.perf_counter() - began
             topics |= more
             memory = fmean(resident_bytes(pid) for pid in running.pids)
-            time.sleep(bench.scale.paced_seconds)  # what the creation has left to do must not count
+            time.sleep(bench.scale.paced_seconds)  # background work after the creation must not count
             acks = _acks_meanwhile(running, ELECTIONS if full else 2)
             time.sleep(bench.scale.paced_seconds)
             _, many = _failover(running, topics)

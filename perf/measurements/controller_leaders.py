@@ -27,7 +27,7 @@ TOGETHER = 50  # partitions in one request
 SIZE = 100
 WARM = 500  # requests
 PRODUCED_TO = 8  # partitions during the controlled shutdown
-BESIDE_S = 1.0  # the producer begins so long before the shutdown, and ends so long after it, with an ack everywhere
+BESIDE_S = 1.0  # how long the producer begins before the shutdown, and how long it continues afterwards
 ONE, MANY = "one", "many"
 
 

@@ -29,7 +29,7 @@ LEADER = 3  # not the controller
 SHRUNK, WHOLE = (3, 1), (3, 1, 2)
 GATHERED = 100
 RATE, SIZE = 500, 100
-BEFORE_S = 1.0  # the producer begins so long before the creation
+BEFORE_S = 1.0  # how long the producer begins before the creation
 CREATIONS = 3  # while a producer runs
 WARM = 10  # topics created and deleted before
 
@@ -128,7 +128,7 @@ def _acks_during(
 ) -> list[float]:
     """Create a topic, and delete it again; return the latencies of the producer during the creation."""
     request = creation(topic, _replicas(partitions))
-    # Encoded now: that would delay the producer, which is in the same process.
+    # Encode the request now: later, that would delay the producer, which is in the same process.
     encoded = request_frame(CREATE_TOPICS, CREATE_TOPICS_VERSION, 1, frames.CLIENT, request)
     times: list[float] = []
 

@@ -1,7 +1,7 @@
-"""Quotas: what they cost while they are not reached, what clients get that want more, and who else notices it.
+"""Quotas: their cost while they are not reached, the rate of clients that want more, and the effect on others.
 
 The cost is that of quotas which are set and removed again in one running broker, in turns. Apache Kafka goes on
-counting after the last quota was removed, so there the broker is measured without quotas first.
+counting after the last quota was removed, so it is measured without quotas first.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ UNREACHED = {"producer_byte_rate": 1e12, "consumer_byte_rate": 1e12}
 EVERYBODY: Entity = {"user": None}
 
 QUOTA = 2_000_000  # bytes a second
-# The clients want this much. One that takes what it can get bursts again and again: by Kafka's arithmetic, and with its
-# brokers, too, its mean from BURST to SECONDS is then up to 1.16 times the quota, however long it goes on.
+# The rate that clients want. A client that takes as much as it can get bursts again and again. By Kafka's arithmetic,
+# and with Kafka's brokers, its mean from BURST to SECONDS is then up to 1.16 times the quota, however long it runs.
 WANTED = 2.5 * QUOTA
 SECONDS = 60.0
 BURST = 22.0  # a new client may burst for a whole set of windows, and pays it back in the next

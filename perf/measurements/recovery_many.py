@@ -16,7 +16,7 @@ TOPIC = "recovery-many"
 SIZE = 1024
 IN_BATCH = 64  # records
 MOST = 1000  # partitions
-SEGMENTS = 10  # the scale's bytes of a segment, so many times
+SEGMENTS = 10  # how many times the scale's bytes of a segment are written
 
 
 class RecoveryMany(Measurement):

@@ -1,7 +1,7 @@
 """How much a follower that catches up from disk slows down a producer of the same leader.
 
 Broker 1 leads a small topic with three replicas, to which a producer writes at a fixed rate. It also leads partitions
-that nobody else has; they are dropped from the page cache, and broker 2 becomes their second replica.
+that no other broker has; they are dropped from the page cache, and broker 2 becomes their second replica.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class ReplicationIdle(Measurement):
                 for at in range(0, size, MOST_A_TOPIC):
                     running.create_topic(f"many-{at}", [[LEADER, FOLLOWER]] * min(MOST_A_TOPIC, size - at))
                 wait_for(lambda: _directories(running, FOLLOWER) == size, "not all partitions are followed", 0.1)
-            time.sleep(bench.scale.paced_seconds)  # what the creation has left to do must not count
+            time.sleep(bench.scale.paced_seconds)  # background work after the creation must not count
             with used(leader.pid) as leading, used(follower.pid) as following:
                 time.sleep(2 * bench.scale.paced_seconds)
         return {

@@ -139,7 +139,7 @@ def _measure(bench: Bench, broker: Broker, mode: str, batch_bytes: int, batch_re
     with RawClient(broker.port) as client:
         client.wait_for_topic(TOPIC, create=False)
     for size, consumers in _loads():
-        # Each time: if the kernel has taken back a few pages, they are read and dropped again in every pass.
+        # Repeat this for each load: pages that the kernel has dropped would be read and dropped again in every pass.
         for file in log.glob("*.log"):
             bring_in(file)
         batches = max(1, size // batch_bytes)
@@ -173,7 +173,7 @@ def _p99(bench: Bench, producer: RawClient) -> float:
 
 
 def _from_disk(load: tuple[int, Asks, int, int], broker: Broker, log: Path, mode: str, state: str) -> Figures:
-    """Read the log, with PASSES passes, with few consumers, each its own part, or all of it if they are TOGETHER."""
+    """Read the log PASSES times with few consumers. Each reads its own part, or in the state TOGETHER all of it."""
     found: Figures = {}
     port, asks, answer, places = load
     for consumers in (few for each, few in FROM_DISK if each == state):

@@ -19,7 +19,7 @@ def read(admin, topic, isolation="read_uncommitted"):
 
 
 class Stream:
-    """Gives its rows as a data frame of another library does: by __arrow_c_stream__."""
+    """Rows with the interface of another library's data frame: __arrow_c_stream__."""
 
     def __init__(self, table):
         self._table = table
@@ -29,7 +29,7 @@ class Stream:
 
 
 class Array:
-    """Gives a batch as an array library does: by __arrow_c_array__."""
+    """A batch with the interface of an array library: __arrow_c_array__."""
 
     def __init__(self, table):
         (self._batch,) = table.combine_chunks().to_batches()

@@ -1,6 +1,6 @@
-"""Checks histories (history.py) against the logs as they are in the end; offline, from files only.
+"""Checks histories (history.py) against the logs at the end of a run. Needs only files, no running cluster.
 
-Each function returns sentences, one for each thing that must not happen; an empty list says that all is well.
+Each check returns a list with a sentence for each violation; an empty list means that there is none.
 """
 
 from collections import Counter, defaultdict
@@ -10,12 +10,12 @@ from typing import NamedTuple
 from tests.cluster.history import History
 
 TopicPartition = tuple[str, int]
-MOST = 20  # sentences of one kind; the first ones say enough
+MOST = 20  # sentences of one check; more would not help
 
 
 class Stored(NamedTuple):
-    """A record of data in the end: its offset, the leader epoch of its batch, its value, and whether consumers with
-    isolation read_committed get it."""
+    """A data record in the log at the end: its offset, the leader epoch of its batch, its value, and True if consumers
+    with isolation read_committed get it."""
 
     offset: int
     epoch: int
@@ -27,8 +27,8 @@ End = dict[TopicPartition, list[Stored]]
 
 
 def check(histories: Sequence[History], end: End, copies: dict[str, str] | None = None) -> list[str]:
-    """Return everything that is wrong. `end` has all partitions that the histories name; `copies` names the source of
-    each topic that was written by transactional copies."""
+    """Return the violations that all checks find. `end` has all partitions that the histories name; `copies` names the
+    source topic of each topic that was written by transactional copies."""
     return [
         *check_completeness(histories),
         *check_acknowledged(histories, end),
@@ -48,15 +48,15 @@ def _first(problems: Iterable[str]) -> list[str]:
 
 
 def check_completeness(histories: Sequence[History]) -> list[str]:
-    """Every client must have come to its end without an error that should not happen."""
+    """Return a problem for each unexpected error of a client, and for each client that did not come to its end."""
     problems = [f"{each.client}: {event['error']}" for each in histories for event in each.of("error")]
     problems += [f"{each.client} did not come to its end" for each in histories if not any(each.of("done"))]
     return _first(problems)
 
 
 def check_acknowledged(histories: Sequence[History], end: End) -> list[str]:
-    """Every record that was acknowledged with acks=all must be there, at the offset of its acknowledgement, and in the
-    order in which its producer sent it. A client whose repeated request was a duplicate may not know the offset."""
+    """Return a problem unless every record acknowledged with acks=all is in the log, at the acknowledged offset, and in
+    the order in which its producer sent it. A client whose retry was a duplicate may not know the offset."""
     problems = []
     places: dict[tuple[TopicPartition, str], list[int]] = defaultdict(list)
     for key, records in end.items():
@@ -83,7 +83,7 @@ def check_acknowledged(histories: Sequence[History], end: End) -> list[str]:
 
 
 def check_at_most_once(histories: Sequence[History], end: End) -> list[str]:
-    """Return a problem if the log has a record of an idempotent producer twice, or a record that no client sent."""
+    """Return a problem if a log has a record of an idempotent producer twice, or a record that no client sent."""
     idempotent = {event["v"] for each in histories if each.about.get("idempotent") for event in each.of("sent")}
     sent = {event["v"] for each in histories for event in each.of("sent")}
     counted = Counter(record.value for records in end.values() for record in records)
@@ -93,8 +93,9 @@ def check_at_most_once(histories: Sequence[History], end: End) -> list[str]:
 
 
 def check_seen(histories: Sequence[History], end: End) -> list[str]:
-    """What a consumer saw must be there in the end: the same record at the same offset and of the same leader epoch,
-    and only what was committed if it asked for that. So two consumers cannot have seen different records either."""
+    """Return a problem unless each record that a consumer saw is in the log at the end, at the same offset and with the
+    same leader epoch, and is committed if the consumer has isolation read_committed. So two consumers cannot have
+    seen different records either."""
     problems = []
     stored = {key: {record.offset: record for record in records} for key, records in end.items()}
     for history in histories:
@@ -112,7 +113,8 @@ def check_seen(histories: Sequence[History], end: End) -> list[str]:
 
 
 def check_read_to_the_end(histories: Sequence[History], end: End) -> list[str]:
-    """A consumer with the role "consumer" reads all from the first offset to the end: each record once, in order."""
+    """Return a problem unless each consumer with the role "consumer" read every record once and in order, from the
+    first offset to the end."""
     problems = []
     for history in histories:
         if history.role != "consumer":
@@ -136,7 +138,7 @@ def check_read_to_the_end(histories: Sequence[History], end: End) -> list[str]:
 
 
 def check_high_watermarks(histories: Sequence[History]) -> list[str]:
-    """Within one leader epoch the leader's high watermark must not go back. Between epochs it may."""
+    """Return a problem if a leader's high watermark went back within one leader epoch. Between epochs it may."""
     problems = []
     for history in histories:
         highest: dict[tuple[str, int, int], int] = {}
@@ -152,8 +154,8 @@ def check_high_watermarks(histories: Sequence[History]) -> list[str]:
 
 
 def check_groups(histories: Sequence[History], end: End) -> list[str]:
-    """A group's members must together have seen every record, and none that asks for a committed offset may get one
-    below what was acknowledged before it asked."""
+    """Return a problem unless the members of each group together saw every record, and a problem if a member fetched a
+    committed offset below one whose commit was acknowledged before."""
     problems = []
     groups: dict[str, list[History]] = defaultdict(list)
     for history in histories:
@@ -184,8 +186,8 @@ def check_groups(histories: Sequence[History], end: End) -> list[str]:
 
 
 def check_transactions(histories: Sequence[History], end: End) -> list[str]:
-    """Of a transaction that was committed all records must be committed, of an aborted one none, and of one whose
-    outcome its producer does not know all or none."""
+    """Return a problem unless all records of a committed transaction are committed, none of an aborted one, and all or
+    none of a transaction whose outcome its producer does not know."""
     problems = []
     committed = {record.value for records in end.values() for record in records if record.committed}
     for history in histories:
@@ -205,8 +207,8 @@ def check_transactions(histories: Sequence[History], end: End) -> list[str]:
 
 
 def check_copy(source: str, copy: str, end: End) -> list[str]:
-    """A transactional copy must have each committed record of its source exactly once among what is committed. The
-    value of a copy is its own name, "|" and the name of the record that it copies."""
+    """Return a problem unless the committed records of the topic `copy` have each committed record of `source` exactly
+    once. The value of a copied record is its own name, "|" and the name of the record in the source."""
     wanted = Counter(r.value for key, records in end.items() if key[0] == source for r in records if r.committed)
     copied: Counter[str] = Counter()
     for key, records in end.items():

@@ -1,12 +1,12 @@
-"""Runs histories: clients use a cluster while things are done to it, and a checker reads what they wrote down.
+"""Runs histories: clients use a cluster while faults happen to it, and a checker reads what the clients recorded.
 
     python -m tests.cluster.histories --kinds kafka,kafka,kafkapy --rounds 100 --seed 7
     python -m tests.cluster.histories --kinds kafkapy*5 --zookeepers 3 --log-dirs 2
 
-A history has a few rounds, topics of its own and new clients; the cluster stays the same over a run. In each round one
-thing is done to the cluster (nemesis.py) and undone; in every second history an operator works meanwhile
-(operator_work.py). At the end of a history all must be quiet and every check passes, or its files stay below
---directory for a look. The same seed makes the same choices.
+A history has a few rounds, topics of its own and new clients; the cluster stays the same over a run. In each round, one
+fault happens to the cluster (nemesis.py) and is healed; in every second history an operator works meanwhile
+(operator_work.py). At the end of a history the cluster must become quiet and every check must pass, or the files of the
+history stay below --directory for inspection. The same seed makes the same choices.
 """
 
 import argparse
@@ -44,7 +44,7 @@ FINISH_S = 150
 
 
 class ClientProcess:
-    """One process of clients on the clients' host, which takes commands on its standard input."""
+    """A process with one or more clients on the clients' host. It takes commands on its standard input."""
 
     def __init__(self, cluster: Cluster, command: list[str], log: Path, files: list[Path]) -> None:
         self.files = files
@@ -59,7 +59,7 @@ class ClientProcess:
             )
 
     def say(self, line: str) -> None:
-        """Send a command; a process that has ended is found by its history, which has no end."""
+        """Send a command. Ignore that the process has ended early: the checker finds its incomplete history."""
         assert self._child.stdin is not None
         try:
             self._child.stdin.write(line + "\n")
@@ -78,12 +78,12 @@ class ClientProcess:
     def close(self) -> None:
         """Close the standard input."""
         assert self._child.stdin is not None
-        with suppress(BrokenPipeError):  # of a process that has ended early: see `say`
+        with suppress(BrokenPipeError):  # raised if the process has ended early: see `say`
             self._child.stdin.close()
 
 
 class Violation(AssertionError):
-    """Something is wrong after a history, such as a lost record. The test gets no second try."""
+    """A check of a history failed: for example, a record is lost. The test gets no second try."""
 
 
 class NotYetKnown(Exception):
@@ -91,7 +91,7 @@ class NotYetKnown(Exception):
 
 
 class Clients:
-    """All clients of one history. `rate` is the records a second of each producer."""
+    """All clients of one history. `rate` is in records a second, for each producer."""
 
     def __init__(self, cluster: Cluster, directory: Path, number: int, rate: int) -> None:
         self._cluster = cluster
@@ -178,7 +178,7 @@ class Clients:
             time.sleep(0.3)
 
     def _ends(self, timeout: float = 60) -> dict[str, list[int]]:
-        """Return the high watermarks of all partitions of the topics, by asking the leaders; wait until they know."""
+        """Return the high watermarks of all partitions by topic. Wait until the leaders know them."""
         deadline = time.monotonic() + timeout
         while True:
             try:
@@ -190,8 +190,8 @@ class Clients:
             time.sleep(0.3)
 
     def _end(self, view: View, topic: str, partition: int) -> int:
-        """Return the high watermark of a partition. Raises NotYetKnown if its leader was just elected, because it waits
-        for its followers' fetches, or has not received LeaderAndIsr yet."""
+        """Return the high watermark of a partition. Raise NotYetKnown if the partition has no leader, or if the leader
+        was just elected and waits for LeaderAndIsr or for its followers' fetches."""
         topics = apis.LIST_OFFSETS.Request.Topics
         one = topics.Partitions(partition_index=partition, current_leader_epoch=-1, timestamp=-1)
         leader = view[topic, partition].leader
@@ -212,7 +212,7 @@ class Clients:
         return int(found.offset)
 
     def finish(self) -> None:
-        """Stop the producers, let all others read to the end, and wait until all have ended."""
+        """Stop the producers, let all other clients read to the end, and wait until all clients have ended."""
         for client in ("rdkafka-producer", "rdkafka-fast", "java-producer"):
             self._say(client, "stop")
         self._wait_for("rdkafka-producer", "rdkafka-fast", "java-producer")
@@ -227,7 +227,8 @@ class Clients:
         self.close()
 
     def _wait_for(self, *clients: str) -> None:
-        """Wait until the histories of these clients are complete, or for FINISH_S seconds: the checker tells then."""
+        """Wait at most FINISH_S seconds until the histories of these clients are complete. The checker finds the
+        incomplete ones."""
         deadline = time.monotonic() + FINISH_S
         for client in clients:
             file = self._directory / f"{client}.jsonl"
@@ -235,14 +236,14 @@ class Clients:
                 time.sleep(0.1)
 
     def close(self) -> None:
-        """Stop what still runs."""
+        """Stop the processes that still run."""
         for process in (*self._processes.values(), self._java, self._watcher):
             process.close()
         for process in (*self._processes.values(), self._java, self._watcher):
             process.wait(20)
 
     def histories(self) -> list[history.History]:
-        """Return what all clients wrote."""
+        """Return the histories of all clients."""
         files = [file for each in (*self._processes.values(), self._java, self._watcher) for file in each.files]
         return [history.read(file) for file in files]
 
@@ -268,9 +269,9 @@ def run_history(
     *,
     operated: bool = False,
 ) -> list[str]:
-    """Run one history in which these things are done to the cluster, one after the other; return what is wrong.
+    """Run one history in which the steps are done to the cluster one after the other. Return the problems.
 
-    With `operated` an operator works during that; then no step may wait until all is quiet."""
+    With `operated`, an operator works meanwhile. Then no step may wait for a quiet cluster."""
     directory.mkdir(parents=True, exist_ok=True)
     clients = Clients(cluster, directory, number, rate)
     operator = Operator(cluster, number, random.Random(rng.random()), clients.topics)
@@ -318,21 +319,22 @@ def check_history(
     *,
     operated: bool = False,
 ) -> None:
-    """Run one history; raise Violation if anything is wrong."""
+    """Run one history. Raise Violation if there are problems."""
     problems = run_history(cluster, directory, number, rng, steps, operated=operated)
     if problems:
         raise Violation("\n".join(problems))
 
 
 def _exceptions(cluster: Cluster) -> list[str]:
-    """Return which kafkapy brokers have logged an exception that nothing in them expects."""
+    """Return a sentence for each log of a kafkapy broker with a traceback."""
     logs = [log for member in cluster.members.values() for log in sorted(member.directory.glob("*-kafkapy.log"))]
     return [f"{log} has a traceback" for log in logs if "Traceback" in log.read_text(errors="replace")]
 
 
 def _wait_until_quiet(cluster: Cluster) -> None:
-    """Wait until all is quiet, with an operator's remedy for a known fault of Kafka's controller: when ZooKeeper's
-    answer to a write is lost, the controller does not know the ISR that it wrote, and refuses all further changes."""
+    """Wait until the cluster is quiet. If it is not after 60 s because of a known fault of Kafka's controller, have
+    another one elected, as an operator would: when ZooKeeper's response to a write is lost, the controller does not
+    know the ISR that it wrote, and refuses all further changes."""
     deadline = time.monotonic() + 60
     while (why := cluster.why_not_quiet()) and time.monotonic() < deadline:
         time.sleep(0.2)
@@ -355,7 +357,7 @@ def _step(suitable: Sequence[str], rng: random.Random, two_at_once: float) -> St
 
 
 def kinds(text: str) -> list[str]:
-    """Return the kind of each broker: "kafka,kafkapy*2" stands for "kafka,kafkapy,kafkapy"."""
+    """Return the kind of each broker; "kafka,kafkapy*2" stands for "kafka,kafkapy,kafkapy"."""
     found: list[str] = []
     for part in text.split(","):
         kind, _, count = part.partition("*")
@@ -378,8 +380,8 @@ def main() -> int:
     parser.add_argument("--rate", type=int, default=60, help="records a second of each producer")
     parser.add_argument("--directory", type=Path, default=Path("/tmp/kafkapy-histories"))
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # with the end of all processes of the cluster
-    logging.getLogger("kazoo").setLevel(logging.ERROR)  # that ZooKeeper's leader is away is no news here
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that `with cluster` ends all processes
+    logging.getLogger("kazoo").setLevel(logging.ERROR)  # do not warn while ZooKeeper's leader is away
     rng = random.Random(options.seed)
     choices = options.faults.split(",")
     shutil.rmtree(options.directory, ignore_errors=True)

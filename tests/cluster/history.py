@@ -1,9 +1,10 @@
 """Histories: what each client of a run did and saw, one JSON object a line, written by the client as it happens.
 
-Every event has "e", its kind, and "t", seconds of the machine's monotonic clock (all clients have the same). Values of
-records name their writer and a number ("java-producer:17", then padding after a full stop), so every value is unique.
+Every event has "e", its kind, and "t", seconds of the machine's monotonic clock, which all clients share. The value of
+a record is its producer's name and a number ("java-producer:17", then a full stop and padding), so every value is
+unique.
 
-| event | fields | who |
+| event | fields | written by |
 |---|---|---|
 | begin | client, role, and acks or isolation | all, first |
 | sent, acked, failed | topic, p (partition), v (value); acked: o (offset) if known; failed: error | producers |
@@ -11,7 +12,7 @@ records name their writer and a number ("java-producer:17", then padding after a
 | assigned, committed | topic, p, o, t0 (when the client asked) | members of groups |
 | ended | outcome (committed, aborted, unknown), values | transactional producers |
 | hw | topic, p, epoch, hw | the watcher of high watermarks |
-| error | error | all: what must not happen |
+| error | error | all, for an unexpected error |
 | done | | all, last |
 """
 
@@ -34,7 +35,7 @@ class Writer:
         self("begin", client=client, role=role, **about)
 
     def __call__(self, kind: str, **fields: object) -> None:
-        """Write an event that happens now."""
+        """Write an event with the current time."""
         event = {"e": kind, "t": round(time.monotonic(), 4), **fields}
         with self._lock:
             self._file.write(json.dumps(event, separators=(",", ":")) + "\n")
@@ -59,7 +60,7 @@ class History(NamedTuple):
 
 
 def read(file: Path) -> History:
-    """Return the history in a file. A last line that is cut off (the client was killed) is left out."""
+    """Return the history in a file, without a last line that was cut off because the client was killed."""
     lines = file.read_text().split("\n")
     events = [json.loads(line) for line in lines[:-1]]
     first = events[0]

@@ -29,7 +29,7 @@ def batch(
     sequence: int = 0,
     key: bytes | None = None,
 ) -> bytes:
-    """Encode a batch of these values; the codec is in the attributes. `sequence` is the first one of a producer."""
+    """Encode a batch of these values. `attributes` include the codec; `sequence` is the base sequence."""
     body = b"".join(record(number, value, key) for number, value in enumerate(values))
     pack = {0: bytes, 1: gzip.compress, 2: _snappy_of_java, 3: lz4.frame.compress, 4: zstandard.compress}
     body = pack[attributes & 7](body)
@@ -47,8 +47,9 @@ def _snappy_of_java(data: bytes) -> bytes:
 def write_log(
     directory: Path, log: Sequence[bytes], epochs: Sequence[tuple[int, int]], *, first_segment: int | None = None
 ) -> None:
-    """Replace what is in a partition directory by these batches, in one segment or in two of which the first has
-    `first_segment` batches, and by the leader epochs (epoch, first offset). Indexes are left to the broker."""
+    """Replace the files of a partition directory by segments with these batches and a checkpoint of the leader epochs
+    (epoch, first offset). With `first_segment`, the first of two segments has that many batches. No indexes are
+    written: the broker rebuilds them."""
     directory.mkdir(parents=True, exist_ok=True)
     for file in directory.glob("0*"):
         file.unlink()

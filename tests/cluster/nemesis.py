@@ -1,6 +1,5 @@
-"""What is done to a cluster while clients use it. Each function does one thing, chosen by a random generator with a
-seed, and returns a sentence for the protocol of the run and how many seconds the cluster stays so; `Cluster.heal` ends
-it."""
+"""Faults of a cluster while clients use it. Each function causes one fault, with choices by a seeded random generator.
+It returns a sentence for the log of the run, and for how many seconds the fault should last. `Cluster.heal` ends it."""
 
 import contextlib
 import random
@@ -19,7 +18,7 @@ WITHIN_SESSION_S = SESSION_MS / 1000 / 2
 
 
 class Done(NamedTuple):
-    """What was done, in words, and for how many seconds it stays so."""
+    """A fault in words, and for how many seconds it should last."""
 
     what: str
     seconds: float
@@ -34,7 +33,7 @@ def _working(cluster: Cluster) -> list[Member]:
 
 
 def _any(cluster: Cluster, rng: random.Random) -> Member:
-    """Return one of the working brokers; there is one."""
+    """Return one of the working brokers. There must be one."""
     return rng.choice(_working(cluster))
 
 
@@ -61,7 +60,7 @@ def kill_controller(cluster: Cluster, rng: random.Random) -> Done:
 
 
 def kill_most(cluster: Cluster, rng: random.Random) -> Done:
-    """Leave one broker: what it leads has fewer in-sync replicas than min.insync.replicas."""
+    """Kill all brokers but one. Its partitions then have fewer in-sync replicas than min.insync.replicas."""
     left = _any(cluster, rng)
     for member in cluster.members.values():
         if member is not left and member.running:
@@ -77,7 +76,7 @@ def kill_all(cluster: Cluster, rng: random.Random) -> Done:
 
 
 def stop_one(cluster: Cluster, rng: random.Random) -> Done:
-    """Stop a broker with SIGTERM; when it starts at once, its predecessor's session has been closed."""
+    """Stop a broker with SIGTERM, so that its session is closed before the broker starts again."""
     member = _any(cluster, rng)
     member.stop()
     return Done(f"stop broker {member.number}", rng.choice((0, 0, 3)))
@@ -104,8 +103,9 @@ def bounce_unnoticed(cluster: Cluster, rng: random.Random) -> Done:
 
 
 def bounce_unnoticed_of(cluster: Cluster, member: Member) -> None:
-    """Restart a broker while the controller is frozen, so that it sees only the new registration (KIP-380). The node of
-    the killed broker is removed, as if its session had expired, because the controller's own would expire by then."""
+    """Restart a broker while the controller is frozen, so that the controller sees only the new registration (KIP-380).
+    The killed broker's node is deleted instead of waiting for its session to expire: the controller's session would
+    expire by then, too."""
     number = cluster.controller()
     assert number is not None
     assert number != member.number
@@ -154,7 +154,7 @@ def cut_zookeeper_from_controller(cluster: Cluster, rng: random.Random) -> Done:
 
 
 def leave_with_clients_only(cluster: Cluster, rng: random.Random) -> Done:
-    """Separate one broker from ZooKeeper and from the other brokers: only clients reach it."""
+    """Separate one broker from ZooKeeper and from the other brokers, so that only clients reach it."""
     number = _any(cluster, rng).number
     cluster.network.separate(number, *cluster.members, *cluster.zookeeper_hosts)
     return Done(f"separate broker {number} from all but clients", BEYOND_TIMEOUTS_S)
@@ -195,8 +195,8 @@ def move_clock(cluster: Cluster, rng: random.Random) -> Done:
 
 
 def move_replicas(cluster: Cluster, rng: random.Random) -> Done:
-    """Take one broker's replica of a partition away and give it back, or to another broker: its log is deleted, and
-    fetched from the beginning."""
+    """Reassign a partition to all of its brokers but one, and then also to a broker without a replica, which may be the
+    former one: that broker fetches the log from the beginning."""
     topic, partition = _partition(cluster, rng)
     replicas = cluster.stored_view()[topic, partition].replicas
     left = rng.sample(replicas, len(replicas) - 1)
@@ -208,7 +208,7 @@ def move_replicas(cluster: Cluster, rng: random.Random) -> Done:
 
 
 def change_leaders(cluster: Cluster, rng: random.Random) -> Done:
-    """Put the replicas of all partitions of a topic in another order, and let the first ones be elected."""
+    """Shuffle the replicas of all partitions of a topic, and elect the preferred leaders."""
     topic, _ = _partition(cluster, rng)
     parts = {key[1]: state.replicas for key, state in cluster.stored_view().items() if key[0] == topic}
     cluster.move(topic, {partition: rng.sample(replicas, len(replicas)) for partition, replicas in parts.items()})
@@ -217,13 +217,14 @@ def change_leaders(cluster: Cluster, rng: random.Random) -> Done:
 
 
 def _partition(cluster: Cluster, rng: random.Random) -> tuple[str, int]:
-    """Return a partition; everything is quiet then, so that it can be moved."""
+    """Wait until the cluster is quiet, and return a partition, which can then be moved."""
     view = cluster.wait_until_quiet()
     return rng.choice(sorted(key for key in view if not key[0].startswith("__")))
 
 
 def lose_disk(cluster: Cluster, rng: random.Random) -> Done:
-    """Replace one or all of a broker's log directories by empty ones while the other replicas are in sync."""
+    """Delete one or all of a broker's log directories while all replicas are in sync. The stopped broker starts without
+    them."""
     cluster.wait_until_quiet()
     member = _any(cluster, rng)
     member.stop()
@@ -238,8 +239,8 @@ def lose_disk(cluster: Cluster, rng: random.Random) -> Done:
 
 
 def fail_while_stopping(cluster: Cluster, rng: random.Random) -> Done:
-    """Begin the controlled shutdown of a broker, and at some point of it kill or freeze this broker or the
-    controller, which may be the same."""
+    """Begin the controlled shutdown of a broker. During the shutdown, kill or freeze this broker or the controller,
+    which may be the same."""
     member = _any(cluster, rng)
     member.begin_stop()
     time.sleep(rng.choice((0.02, 0.1, 0.3, 0.6)))
@@ -261,7 +262,7 @@ def stop_controller(cluster: Cluster, rng: random.Random) -> Done:
 
 
 def fail_disk(cluster: Cluster, rng: random.Random) -> Done:
-    """Let one of a broker's log directories fail; the others stay. It is back after a restart of the broker."""
+    """Let one of a broker's log directories fail. It is online again after a restart of the broker."""
     member = _any(cluster, rng)
     directory = rng.choice(member.log_dirs)
     member.disk.fail(directory)
@@ -270,8 +271,8 @@ def fail_disk(cluster: Cluster, rng: random.Random) -> Done:
 
 
 def fill_disk(cluster: Cluster, rng: random.Random) -> Done:
-    """Let one of a broker's log directories have no free space. kafkapy continues by itself when there is some again,
-    while Apache Kafka takes the directory offline and needs a restart."""
+    """Let one of a broker's log directories have no free space. kafkapy continues when there is space again, while
+    Apache Kafka takes the directory offline and needs a restart."""
     member = _any(cluster, rng)
     directory = rng.choice(member.log_dirs)
     member.disk.fill(directory)
@@ -291,7 +292,7 @@ def slow_disk(cluster: Cluster, rng: random.Random) -> Done:
 
 
 def kill_zookeeper(cluster: Cluster, rng: random.Random) -> Done:
-    """Kill the leader; with a single server that server. It is started again when the fault ends."""
+    """Kill ZooKeeper's leader, or the only server. It is started again when the fault ends."""
     host = cluster.zookeeper.leader()
     cluster.zookeeper.servers[host].stop()
     return Done("kill ZooKeeper's leader", rng.choice((0, WITHIN_SESSION_S, BEYOND_TIMEOUTS_S)))
@@ -353,7 +354,7 @@ _LEAVE_NOTHING = {kill_all, kill_most, kill_zookeeper, freeze_zookeeper, isolate
 
 
 def together(first: Fault, second: Fault) -> Fault:
-    """Return a fault that does one thing and then, while that lasts, another one."""
+    """Return a fault that causes the first fault and then, while that lasts, the second."""
 
     def both(cluster: Cluster, rng: random.Random) -> Done:
         one = first(cluster, rng)
@@ -365,15 +366,15 @@ def together(first: Fault, second: Fault) -> Fault:
 
 
 def may_be_together(first: str, second: str) -> bool:
-    """Return True if a broker is left for the second fault, and ZooKeeper to find the controller, and if it does not
-    wait for what the first fault prevents."""
+    """Return True if the two faults can be combined: the first leaves a working broker and a ZooKeeper that names the
+    controller, and the second does not wait for something that the first prevents."""
     return FAULTS[first] not in _LEAVE_NOTHING and FAULTS[second] not in {*_WAIT_FOR_QUIET, bounce_unnoticed}
 
 
 def suitable(cluster: Cluster, *, quiet: bool) -> list[str]:
     """Return the names of the faults that suit this cluster. A broker's only log directory must not fail, and a single
-    ZooKeeper has no other servers to be separated from. Without `quiet`, leave out those that wait for a quiet cluster.
-    """
+    ZooKeeper server cannot be separated from others. With `quiet=False`, leave out faults that wait for a quiet
+    cluster."""
     unsuitable: set[Fault] = set() if quiet else set(_WAIT_FOR_QUIET)
     if cluster.log_dirs < 2:
         unsuitable |= {fail_disk, fill_disk}

@@ -1,8 +1,8 @@
-"""What an operator does while a cluster is being broken: topics are created, extended, reassigned and deleted, by API.
+"""An operator who creates, extends, reassigns and deletes topics, by requests, while faults happen to the cluster.
 
-The operator repeats a request until there is an answer. A request without one may have been carried out, or may be
-carried out later, when a frozen broker continues: what it asked for is noted as something that may come true. When all
-is quiet, every topic must be as asked.
+The operator repeats a request until there is a response. A request without a response may have been carried out, or may
+be carried out later, when a frozen broker continues: its result is recorded as one of the possible ones. When the
+cluster is quiet, every topic must be in a possible state.
 """
 
 import itertools
@@ -31,19 +31,20 @@ T = TypeVar("T")
 
 
 class Partition:
-    """Which brokers may have a partition: `now` if no request is late, `late` if one is. With neither any may."""
+    """The possible replicas of a partition: one of `now`, or one of `late` if a late request was carried out. If `now`
+    is empty, any replicas are possible."""
 
     def __init__(self, replicas: Iterable[Replicas] = ()) -> None:
         self.now = set(replicas)
         self.late: set[Replicas] = set()
 
     def allows(self, replicas: Replicas) -> bool:
-        """Return True if these may have it in the end."""
+        """Return True if the partition may have these replicas in the end."""
         return len(set(replicas)) == len(replicas) > 0 and (not self.now or replicas in self.now | self.late)
 
 
 class Topic:
-    """What was asked for a topic: it may exist or not, and have one of some numbers of partitions."""
+    """The possible states of a topic: `exists` and `counts` have the possible values."""
 
     def __init__(self, partitions: dict[int, Partition]) -> None:
         self.exists = {True}
@@ -52,7 +53,8 @@ class Topic:
 
 
 class Operator(threading.Thread):
-    """Works from `start` to `finish`. `others` are topics of the clients, which it reassigns too."""
+    """The operator's thread, which works from `start` to `finish`. `others` are the clients' topics, which are only
+    reassigned."""
 
     def __init__(self, cluster: Cluster, number: int, rng: random.Random, others: Iterable[str]) -> None:
         super().__init__(name="operator", daemon=True)
@@ -78,13 +80,14 @@ class Operator(threading.Thread):
             self._failure = failure
 
     def end(self) -> None:
-        """End the work as it is; nothing happens if it was never begun."""
+        """End the work. Do nothing if it was not begun."""
         self._ended.set()
         if self.is_alive():
             self.join()
 
     def finish(self) -> None:
-        """End the work, and give each partition of the clients' topics three replicas again. Raise what failed."""
+        """End the work, and give each partition of the clients' topics three replicas again. Raise the exception of a
+        step that failed."""
         self.end()
         if self._failure is not None:
             raise self._failure
@@ -142,8 +145,8 @@ class Operator(threading.Thread):
         self._reassign_to(name, partition, self._some(self._rng.choice((2, 3) if name in self._others else (1, 2, 3))))
 
     def _cancel(self) -> None:
-        """Reassign a partition and cancel that: it has its earlier replicas then, perhaps in another order as in Kafka,
-        or the new ones if that was done."""
+        """Begin and cancel a reassignment. The partition then has its earlier replicas, perhaps in another order as in
+        Kafka, or the new ones if the reassignment was already complete."""
         name, partition = self._any_partition()
         allowed = self._partition(name, partition)
         before = {order for replicas in allowed.now for order in itertools.permutations(replicas)}
@@ -164,7 +167,7 @@ class Operator(threading.Thread):
         )[0]
         self.topics[name].exists = _possible(outcome, {True}, False)
 
-    # --- what the steps have in common
+    # --- helpers of the steps
 
     def _some(self, count: int) -> Replicas:
         return tuple(self._rng.sample(sorted(self._cluster.members), count))
@@ -175,7 +178,7 @@ class Operator(threading.Thread):
         return self._rng.choice(own) if own else None
 
     def _any_partition(self) -> tuple[str, int]:
-        """Return a partition that exists for certain, more often one of the clients' than of the operator's."""
+        """Return (topic, partition) of a partition that exists for certain, usually of a topic of the clients."""
         own = self._own()
         name = self._rng.choice([*self._others, own] if own else self._others)
         if name not in self.topics:
@@ -183,7 +186,7 @@ class Operator(threading.Thread):
         return name, self._rng.randrange(min(self.topics[name].counts))
 
     def _partition(self, name: str, partition: int) -> Partition:
-        """Return what is allowed for a partition. At the first change this is what the controller chose."""
+        """Return the possible replicas of a partition: before the first change, those that the controller chose."""
         allowed = self.topics[name].partitions[partition]
         if not allowed.now:
             allowed.now = {self._stored()[name, partition]}
@@ -200,7 +203,7 @@ class Operator(threading.Thread):
             return {(name, int(p)): tuple(ids) for name, node in nodes.items() for p, ids in node["partitions"].items()}
 
     def _nodes(self) -> dict[str, Any]:
-        """Return the nodes below /brokers/topics."""
+        """Return the content of the nodes below /brokers/topics, by topic."""
         tree, topics = self._cluster.tree, "/brokers/topics"
         return {name: json.loads(tree.get(f"{topics}/{name}")[0]) for name in tree.get_children(topics)}
 
@@ -226,8 +229,8 @@ class Operator(threading.Thread):
     def _ask(
         self, api: Api, version: int, code_of: Callable[[Any], int], good: set[int], **fields: Any
     ) -> tuple[str, bool]:
-        """Ask the controller until it answers or the work ends. Return the outcome, and True if an earlier request had
-        no answer and may be carried out late."""
+        """Repeat a request to the controller until there is a response or the work ends. Return (outcome, True if an
+        earlier request had no response and may be carried out late)."""
         may_be_late = False
         while not self._ended.is_set():
             controller = self._controller()
@@ -235,7 +238,7 @@ class Operator(threading.Thread):
                 try:
                     with Wire(self._cluster[controller].address, TIMEOUT_S + 1) as wire:
                         code = code_of(wire.call(api, version, timeout_ms=TIMEOUT_S * 1000, **fields))
-                except (OSError, AssertionError):  # the latter: the broker closed the connection
+                except (OSError, AssertionError):  # AssertionError: the broker closed the connection
                     code = Errors.REQUEST_TIMED_OUT
                 if code in good:
                     return DONE, may_be_late
@@ -247,7 +250,7 @@ class Operator(threading.Thread):
         return UNKNOWN if may_be_late else NOT_DONE, may_be_late
 
     def _controller(self) -> int | None:
-        """Return the controller by Metadata of a broker that answers."""
+        """Return the controller's id from Metadata of any running broker, None if none responds with one."""
         numbers = [number for number, member in self._cluster.members.items() if member.running and not member.frozen]
         for number in self._rng.sample(numbers, len(numbers)):
             try:
@@ -262,7 +265,7 @@ class Operator(threading.Thread):
     # --- the end
 
     def check(self) -> list[str]:
-        """Return in sentences which topics are not as asked. All must be quiet."""
+        """Return a sentence for each topic that is not in a possible state. The cluster must be quiet."""
         tree = self._cluster.tree
         problems = check_topics(self.topics, self._nodes())
         if left := tree.get_children("/admin/delete_topics"):
@@ -279,12 +282,12 @@ class Operator(threading.Thread):
 
 
 def _possible(outcome: str, before: set[T], asked: T) -> set[T]:
-    """Return what may be the case after a request for `asked`, when `before` were possible."""
+    """Return the possible values after a request for the value `asked`; `before` were possible before."""
     return {DONE: {asked}, NOT_DONE: before, UNKNOWN: {*before, asked}}[outcome]
 
 
 def check_topics(topics: dict[str, Topic], nodes: dict[str, Any]) -> list[str]:
-    """Return in sentences how the topics differ from what was asked for. `nodes` are those below /brokers/topics."""
+    """Return a sentence for each difference between the topics and their nodes below /brokers/topics."""
     problems = []
     for name, topic in topics.items():
         node = nodes.get(name)

@@ -1,8 +1,8 @@
 """Clients of librdkafka that write histories: `python -m tests.cluster.rdkafka_clients ROLE JSON`.
 
-The JSON has bootstrap, client (its name), file (of the history) and what the role needs. Commands come as lines on
-standard input: "stop" ends a producer; a consumer, member or copier reads on after `finish {"TOPIC": [END, ...]}` until
-it has read (or committed) up to these offsets.
+The JSON has bootstrap, client (its name), file (of the history) and the options of the role. Commands are lines on
+standard input: "stop" ends a producer; after `finish {"TOPIC": [END, ...]}` a consumer, member or copier continues
+until it has read (or committed) up to these offsets.
 """
 
 import itertools
@@ -22,8 +22,8 @@ from tests.cluster.history import Writer, name
 
 PADDING = "." + "x" * 60
 STALL_S = 60
-GIVES_UP_BROKERS = 0x020A0000  # the first librdkafka that gives up brokers that a response does not name
-_OUT_OF_RANGE = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)  # the second also of a truncation
+GIVES_UP_BROKERS = 0x020A0000  # since this version, librdkafka drops brokers that Metadata does not name
+_OUT_OF_RANGE = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)  # the second is also a truncation
 _TRUNCATION = "log truncation detected"
 COMMON: dict[str, str | int] = {
     "socket.timeout.ms": 5000,
@@ -32,10 +32,10 @@ COMMON: dict[str, str | int] = {
     "log_level": 3,
 }
 if libversion()[1] >= GIVES_UP_BROKERS:
-    # After all brokers were down at once, a client may otherwise never connect again. It may not even so if a broker of
-    # Apache Kafka that has just started tells it no brokers: use an older version for long runs beside Kafka.
+    # Otherwise a client may never connect again after all brokers were down at once. Even so it may not, if an Apache
+    # Kafka broker that has just started responds without brokers: use an older version for long runs beside Kafka.
     COMMON["metadata.recovery.strategy"] = "none"
-if contexts := os.environ.get("KAFKAPY_RDKAFKA_DEBUG"):  # librdkafka's names, such as eos,msg
+if contexts := os.environ.get("KAFKAPY_RDKAFKA_DEBUG"):  # librdkafka's debug contexts, such as eos,msg
     COMMON |= {"debug": contexts, "log_level": 7}
 
 
@@ -69,8 +69,8 @@ def produce(options: dict[str, Any], history: Writer, commands: Commands) -> Non
             "bootstrap.servers": options["bootstrap"],
             "acks": options["acks"],
             "enable.idempotence": idempotent,
-            # With more, librdkafka 2.16 begins a new epoch when a request behind a refused one is out of order,
-            # and sends records of other partitions again that may be stored already (confluentinc/librdkafka#4953).
+            # With more than one, a request behind a refused one is out of order. librdkafka 2.16 then begins a new
+            # producer epoch, and sends records of other partitions again that may be stored already (issue 4953).
             **({"max.in.flight.requests.per.connection": 1} if idempotent else {}),
             "compression.type": options.get("compression", "none"),
             "linger.ms": 20,
@@ -97,7 +97,7 @@ def produce(options: dict[str, Any], history: Writer, commands: Commands) -> Non
         except BufferError:
             history("failed", topic=options["topic"], p=partition, v=value, error="queue full")
         except KafkaException as error:
-            # A broker of Apache Kafka that has just started knows no topics yet.
+            # An Apache Kafka broker that has just started does not know its topics yet.
             if error.args[0].code() != KafkaError._UNKNOWN_TOPIC:
                 history("error", error=f"produce: {error}")
                 return
@@ -138,7 +138,7 @@ def _consumer(options: dict[str, Any], **settings: Any) -> Consumer:
 
 
 def _fatal(error: KafkaError) -> bool:
-    """Return True for an error that must not happen; what a failing broker causes is retried by the client."""
+    """Return True for an unexpected error. The client retries after errors that faults of brokers cause."""
     return bool(error.fatal()) or error.code() in (
         *_OUT_OF_RANGE,
         KafkaError._LOG_TRUNCATION,
@@ -150,10 +150,12 @@ def _fatal(error: KafkaError) -> bool:
 def consume(options: dict[str, Any], history: Writer, commands: Commands) -> None:
     """Read all partitions of the topics from their beginning up to the ends that "finish" names.
 
-    A consumer of librdkafka 2.16 can cease to connect to brokers after several were down at once. So if nothing has
-    come for STALL_S after "finish", a new consumer reads on, and the history has the state of the old one. So it does
-    after an offset that is out of range at a follower (KIP-392), which a move of replicas has emptied, but not at the
-    leader; and after a truncation that is none, see `is_no_truncation`.
+    A new consumer replaces the old one, and continues at its position, in three cases:
+    - No records came for STALL_S after "finish". A consumer of librdkafka 2.16 can cease to connect to brokers after
+      several were down at once. The history gets the state of its connections.
+    - The offset is out of range at a follower (KIP-392), but not at the leader: a move of replicas has emptied the
+      follower.
+    - The consumer reports a truncation that did not happen, see `is_no_truncation`.
     """
     statistics = Statistics()
     position = {(topic, p): 0 for topic, count in options["topics"].items() for p in range(count)}
@@ -191,12 +193,12 @@ def consume(options: dict[str, Any], history: Writer, commands: Commands) -> Non
 
 
 def is_no_truncation(error: KafkaError, epoch: int | None) -> bool:
-    """Return True if a consumer reports that its log was truncated after an earlier leader epoch than `epoch`, that of
-    the last record which it has read from the partition.
+    """Return True for the report of a truncation after an earlier leader epoch than `epoch`, that of the last record
+    that the consumer has read from the partition.
 
-    librdkafka (2.8 and 2.16) keeps the leader epoch of the last batch that it has received also if it skips the batch,
-    because all of its records are before the position. A late response to an earlier fetch has such batches. When the
-    leader changes next, librdkafka compares its position with the end of that earlier epoch.
+    Such a report is wrong. librdkafka (2.8 and 2.16) keeps the leader epoch of the last received batch even if it skips
+    the batch because all of its records are before the position. A late response to an earlier fetch has such batches.
+    At the next change of the leader, librdkafka compares its position with the end of that earlier epoch.
     """
     found = re.search(rf"{_TRUNCATION} at .*?leader epoch (\d+)", str(error))
     return found is not None and epoch is not None and int(found[1]) < epoch
@@ -207,31 +209,31 @@ def _is_out_of_range(error: KafkaError) -> bool:
 
 
 def _is_in_range(consumer: Consumer, key: tuple[str, int], offset: int) -> bool:
-    """Return True if the leader has this offset, or will give it to the next record."""
+    """Return True if the offset is in the leader's log or is its high watermark."""
     first, end = consumer.get_watermark_offsets(TopicPartition(*key), timeout=20)
     return bool(first <= offset <= end)
 
 
 class Stall:
-    """Measures how long a consumer has got no records after "finish"."""
+    """Measures for how long a consumer has got no records after "finish"."""
 
     def __init__(self, commands: Commands) -> None:
         self._commands = commands
         self._since = time.monotonic()
 
     def begin_again(self) -> None:
-        """Measure from now on, because a record has come."""
+        """Restart the measurement, because a record has come."""
         self._since = time.monotonic()
 
     def is_reached(self) -> bool:
-        """Return True if nothing has come for STALL_S."""
+        """Return True if no record has come for STALL_S."""
         if self._commands.ends is None:
             self.begin_again()
         return time.monotonic() > self._since + STALL_S
 
 
 class Statistics:
-    """librdkafka's statistics of a client: the connections to brokers."""
+    """The state of a client's connections to brokers, from librdkafka's statistics."""
 
     def __init__(self) -> None:
         self.brokers: dict[str, dict[str, Any]] = {}
@@ -253,8 +255,8 @@ def _reached(commands: Commands, position: dict[tuple[str, int], int]) -> bool:
 def be_member(options: dict[str, Any], history: Writer, commands: Commands) -> None:
     """Read topics as a member of a group, and commit, until the group has committed up to the ends.
 
-    A consumer to which nothing has come for STALL_S after "finish" is replaced, for the reason that `consume` has. Such
-    a consumer may still send heartbeats to the coordinator, so that no other member gets its partitions.
+    A consumer that has got no records for STALL_S after "finish" is replaced, see `consume`. While such a consumer
+    still sends heartbeats to the coordinator, no other member gets its partitions.
     """
     statistics = Statistics()
     while _read_as_member(options, history, commands, statistics):
@@ -262,10 +264,9 @@ def be_member(options: dict[str, Any], history: Writer, commands: Commands) -> N
 
 
 def _read_as_member(options: dict[str, Any], history: Writer, commands: Commands, statistics: Statistics) -> bool:
-    """Read and commit as one member. Return True if another consumer has to continue, False at the end or after an
-    error."""
+    """Read and commit as one member. Return True if a new consumer must continue, False at the end or on an error."""
     epochs: dict[tuple[str, int], int] = {}  # leader epoch of the last record
-    ends: dict[tuple[str, int], int] = {}  # read, and not committed yet
+    ends: dict[tuple[str, int], int] = {}  # offsets after the records that are read and not committed
 
     def assigned(consumer: Consumer, partitions: list[TopicPartition]) -> None:
         ends.clear()  # the member that gets these partitions reads from the last commit
@@ -311,7 +312,7 @@ def _read_as_member(options: dict[str, Any], history: Writer, commands: Commands
                 offsets = [TopicPartition(topic, p, end) for (topic, p), end in ends.items()]
                 done = consumer.commit(offsets=offsets, asynchronous=False)
             except KafkaException:
-                continue  # again with the next records, or when nothing more comes
+                continue  # the next round of the loop commits these offsets, too
             ends.clear()
             for one in done or []:
                 if one.error is None:
@@ -331,12 +332,12 @@ def _read_as_member(options: dict[str, Any], history: Writer, commands: Commands
 
 
 def copy(options: dict[str, Any], history: Writer, commands: Commands) -> None:
-    """Copy a topic to another in transactions with the offsets; every fifth transaction is aborted on purpose."""
+    """Copy a topic to another in transactions that also commit the offsets. Abort every fifth one on purpose."""
     Copier(options, history, commands).run()
 
 
 class Copier:
-    """A read-process-write job: a consumer, and a transactional producer that is replaced when it fails."""
+    """A read-process-write job with a consumer, and a transactional producer that is replaced when it fails."""
 
     def __init__(self, options: dict[str, Any], history: Writer, commands: Commands) -> None:
         self._options = options
@@ -347,10 +348,10 @@ class Copier:
         self._position: dict[tuple[str, int], int] = {}
         self._records = itertools.count()
         self._marks = itertools.count(1)
-        self._abandoned: list[Producer] = []  # kept, because the end of a producer that hangs would hang too
+        self._abandoned: list[Producer] = []  # kept, as the destructor of a hung producer would hang
 
     def run(self) -> None:
-        """Copy until all up to the ends is copied and committed. A consumer that stalls is replaced: see `consume`."""
+        """Copy until all records up to the ends are copied and committed. Replace a stalled consumer, see `consume`."""
         producer: Producer | None = None
         transactions = 0
         stall = Stall(self._commands)
@@ -398,9 +399,9 @@ class Copier:
     def _continue_at_committed(self) -> None:
         """Continue reading at the committed offsets.
 
-        A coordinator that was replaced while it was frozen may still answer OffsetFetch with its old offsets, but it
-        cannot acknowledge a commit. So this first commits an offset of a partition that no member of the group reads.
-        The coordinator that acknowledges this commit has the newest offsets.
+        A coordinator that was replaced while it was frozen may still answer OffsetFetch with old offsets, but cannot
+        acknowledge a commit. So first commit an offset of a partition that no member of the group reads: the
+        coordinator that acknowledges this commit has the newest offsets.
         """
         mark = TopicPartition(self._options["topic"], 0, next(self._marks))
         _until_done(lambda: self._consumer.commit(offsets=[mark], asynchronous=False))
@@ -413,7 +414,7 @@ class Copier:
         self._consumer.assign(committed)
 
     def _transact(self, producer: Producer, messages: list[Message], *, commit: bool) -> str:
-        """Copy the messages in one transaction; return its outcome: committed, aborted or unknown."""
+        """Copy the messages in one transaction. Return its outcome: committed, aborted or unknown."""
         read = {(message.topic(), message.partition()): message.offset() + 1 for message in messages}
         offsets = [TopicPartition(topic, p, end) for (topic, p), end in read.items()]
         values: list[str] = []
@@ -448,10 +449,10 @@ class Hung(Exception):
 
 
 def _retried(step: Callable[[], Any]) -> None:
-    """Do a step of a transaction; repeat it as long as the client says that it may be repeated, for two minutes.
+    """Do a step of a transaction. Repeat it for two minutes while it fails with a retriable error.
 
-    In a thread: librdkafka 2.16's send_offsets_to_transaction never returns if the coordinator aborts the transaction
-    meanwhile, whatever its time-out.
+    The step runs in a thread: librdkafka 2.16's send_offsets_to_transaction never returns if the coordinator aborts the
+    transaction meanwhile, whatever its time-out.
 
     Raises:
         KafkaException: The transaction cannot continue.
@@ -507,7 +508,7 @@ def main() -> None:
     except Exception as failure:
         history("error", error=f"{type(failure).__name__}: {failure}")
     history.close()
-    os._exit(0)  # without the end of clients that hang
+    os._exit(0)  # do not wait for clients that hang
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""A broker of a test: it is registered in ZooKeeper, has no logs, obeys every controller and records the requests.
+"""A stand-in for a broker: it registers in ZooKeeper, obeys every controller, records the requests and has no logs.
 
-It answers LeaderAndIsr, UpdateMetadata and StopReplica as a broker does whose every replica is fine, except for those
-in `failed`, which are in a log directory that is offline. Followers that fetch from it find all its logs empty.
+It answers LeaderAndIsr, UpdateMetadata and StopReplica without errors, except for the partitions in `failed`, which
+count as being in an offline log directory. Followers that fetch from it find empty logs.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _FETCH_S = 0.5  # how long a fetch waits for records that never come
 
 
 class RecordingBroker:
-    """`start` registers the broker, `stop` removes the registration and closes all connections."""
+    """A broker that records requests. `start` registers the broker, `stop` removes its node and closes connections."""
 
     def __init__(self, tree: KazooClient, broker_id: int) -> None:
         self.broker_id = broker_id
         self.epoch = -1  # the broker epoch, while the broker is registered
         self.failed: set[tuple[str, int]] = set()
         self._taken: list[tuple[Api, Any]] = []  # requests since the last `take`, in order
-        self.count = 0  # of requests so far, also of those that were refused
+        self.count = 0  # number of requests so far, with those that were refused
         self._tree = tree
         self._lock = threading.Lock()
         self._answers = threading.Event()  # cleared while the broker does not answer
@@ -67,7 +67,7 @@ class RecordingBroker:
 
     def start(self, rack: str = "") -> None:
         """Register the broker."""
-        with self._lock:  # a request may come before the epoch is known
+        with self._lock:  # hold back requests that come before the epoch is known
             self._tree.create(self.path, self._registration(rack), ephemeral=True)
             self.epoch = self._tree.exists(self.path).czxid
 
@@ -82,7 +82,7 @@ class RecordingBroker:
             self.epoch = self._tree.exists(self.path).czxid
 
     def stop(self) -> None:
-        """Remove the registration, as the end of the session does, and drop all connections."""
+        """Remove the registration, as a session expiry does, and drop all connections."""
         self._tree.delete(self.path)
         self.epoch = -1
         self._server.drop_connections()

@@ -1,4 +1,4 @@
-"""Compares the replicas of partitions, from their files, when all is quiet."""
+"""Compares the replicas of partitions by their files, in a quiet cluster."""
 
 import time
 from pathlib import Path
@@ -10,10 +10,10 @@ from tests.harness.cluster import Cluster, View
 
 
 def differences(directories: dict[int, Path]) -> list[str]:
-    """Return in sentences how the replicas of one partition differ; the directories are named by broker.
+    """Return sentences on how the replicas of one partition differ. `directories` are by broker.
 
-    Records must be equal byte for byte over the range that all replicas have, the ends must be equal, and so must the
-    leader epochs of that range. An epoch in which nothing was written is known only to its leader.
+    In the range of offsets that all replicas have, batches must be equal byte for byte, and the leader epochs must be
+    equal. The log end offsets must be equal, too. An epoch without records is known only to its leader.
     """
     logs: dict[int, list[Batch]] = {}
     for broker, directory in directories.items():
@@ -52,7 +52,7 @@ def _epochs_between(directory: Path, start: int, end: int) -> list[tuple[int, in
 
 
 def wait_until_equal(cluster: Cluster, view: View, timeout: float = 60) -> list[str]:
-    """Wait until the replicas of all partitions are equal; return how they differ after `timeout` seconds."""
+    """Wait until the replicas of all partitions are equal. Return how they differ after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while True:
         problems = []
@@ -65,7 +65,7 @@ def wait_until_equal(cluster: Cluster, view: View, timeout: float = 60) -> list[
 
 
 def read_end(cluster: Cluster, view: View, topics: list[str]) -> tuple[End, list[str]]:
-    """Return the data records of the topics' partitions from the leaders' files, and what is wrong in these."""
+    """Return the data records of the topics' partitions from the leaders' files, and problems found in these."""
     end: End = {}
     problems = []
     for (topic, partition), state in view.items():

@@ -1,17 +1,16 @@
-"""The requests that a broker receives from a controller, in a form in which two controllers can be compared.
+"""Converts the requests that a broker receives from a controller, so that two controllers can be compared.
 
-A controller may put several changes into one request or into several, may repeat what a broker has already received,
-and may leave out a change that it replaces at once. None of this changes what the brokers do in the end. So each
-request is split into changes of single partitions (`new_changes`): their roles (LeaderAndIsr), their leaders
-(UpdateMetadata) and stops (StopReplica). A change that repeats the last one of its kind is left out. Two lists are
-equivalent (`compare`) if the last changes of each kind are the same and in the same order, and kafkapy's list has no
-earlier changes that are not in Kafka's.
+A controller may put several changes into one request or into several, may repeat a change that the broker has already
+received, and may leave out a change that another one soon replaces. None of this changes the final state of the
+brokers. So each request is split into changes of single partitions (`new_changes`): their roles (LeaderAndIsr), their
+leaders (UpdateMetadata) and stops (StopReplica). A change that repeats the last one of its kind is left out. Two lists
+are equivalent (`compare`) if the last changes of each kind are the same and in the same order, and kafkapy's list has
+no earlier changes that are not in Kafka's.
 
-Leader epochs are relative to the partition's current one: what matters is whether a request is outdated. How far they
-rise is compared in the tree.
+Leader epochs are relative to the partition's current one, since a broker only compares whether a request is outdated.
+By how much they rise is compared in the tree.
 
-A broker that has just started counts as having received nothing, and so does every broker when a controller's term
-begins.
+A broker that has just started has received nothing, nor has any broker when a new controller is elected.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ Change = tuple[str, Any]  # kind, content
 
 
 class Received:
-    """The last change that a broker has received, by kind and partition."""
+    """The last changes that a broker has received, by kind and partition."""
 
     def __init__(self) -> None:
         self.last: dict[tuple[str, str], Any] = {}
@@ -40,15 +39,15 @@ class Received:
 def new_changes(
     requests: list[tuple[Api, Any]], received: Received, names: Names, epochs: Mapping[str, int]
 ) -> dict[str, list[Change]]:
-    """Return the changes in the requests that the broker had not received yet, in order, by partition; those of the
-    live brokers have the key BROKERS. `epochs` are the current leader epochs, by "topic-partition".
+    """Return the changes in the requests that the broker had not received yet, by partition and in order. Changes of
+    the live brokers have the key BROKERS. `epochs` are the current leader epochs, by "topic-partition".
     """
     new: dict[str, list[Change]] = {}
 
     def add(kind: str, about: str, what: Any) -> None:
         if received.last.get((kind, about)) != what:
             received.last[kind, about] = what
-            if kind != "leader":  # a broker that has stopped a replica may begin again, and the other way round
+            if kind != "leader":  # a role after a stop is new, and so is a stop after a role
                 received.last.pop(("stop" if kind == "role" else "role", about), None)
             if "leader_epoch" in what:
                 what = {**what, "leader_epoch": what["leader_epoch"] - epochs.get(about, 0)}
@@ -69,7 +68,7 @@ def new_changes(
                     what |= _fields(one, "adding_replicas", "removing_replicas", "leader_recovery_state")
                     generation = what["id"] = names.topic_id(topic.topic_id, topic.topic_name)
                     what["address of leader"] = one.leader in leaders
-                    if one.leader_epoch > received.epochs.get((about, generation), -1):  # otherwise a broker ignores it
+                    if one.leader_epoch > received.epochs.get((about, generation), -1):  # brokers ignore older epochs
                         add("role", about, what)
                     received.epochs[about, generation] = one.leader_epoch
                     received.generations[about] = generation
@@ -85,7 +84,7 @@ def new_changes(
 
 
 def _stop(leader_epoch: int, received: Received, about: str) -> str:
-    """Return how a broker takes the leader epoch in a StopReplica request."""
+    """Return how a broker understands the leader epoch of a StopReplica request."""
     if leader_epoch == TOPIC_DELETED:
         return "the topic is deleted"
     last = received.epochs.get((about, received.generations.get(about, "")), -1)
@@ -93,7 +92,7 @@ def _stop(leader_epoch: int, received: Received, about: str) -> str:
 
 
 def compare(kafka: dict[str, list[Change]], ours: dict[str, list[Change]]) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the differences between the changes from two controllers to a broker: where, Kafka's and ours."""
+    """Yield the differences between the changes from two controllers to a broker: (where, Kafka's, kafkapy's)."""
     for about in sorted({*kafka, *ours}):
         theirs, mine = kafka.get(about, []), ours.get(about, [])
         is_same = True
@@ -116,8 +115,8 @@ def _is_part(some: Sequence[Any], whole: Sequence[Any]) -> bool:
 
 
 def _order(changes: Sequence[Change]) -> list[list[str]]:
-    """Return the kinds in the order of their last changes: roles among leaders, and roles among stops. A stop and
-    a change of the leader in UpdateMetadata do not depend on each other.
+    """Return two lists of kinds in the order of their last changes: roles and leaders, roles and stops. The order of
+    stops and leaders does not matter, since these do not depend on each other.
     """
     kinds = list(dict.fromkeys(kind for kind, _ in reversed(changes)))
     return [[kind for kind in kinds if kind in pair] for pair in (("role", "leader"), ("role", "stop"))]

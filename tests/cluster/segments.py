@@ -1,6 +1,6 @@
-"""Reads the record batches of a partition directory. Shares no code with kafkapy's own readers.
+"""Reads the record batches of a partition directory, without code of kafkapy's own readers.
 
-Only batches of format 2; compressed with any codec.
+Batches must have format 2, and may be compressed with any codec.
 """
 
 import gzip
@@ -48,14 +48,14 @@ class Record(NamedTuple):
 
 
 class BadLog(AssertionError):
-    """A log that no broker may write: a wrong CRC, offsets that go back, a batch that is cut off."""
+    """Raised for a log that no broker may write: a wrong CRC, offsets that go back, a batch that is cut off."""
 
 
 def read_batches(directory: Path) -> list[Batch]:
     """Return all batches of a partition directory, in order. The log must not be written to meanwhile.
 
     Raises:
-        BadLog: A batch is damaged or out of order, or one is not complete.
+        BadLog: A batch is damaged, out of order or incomplete.
     """
     batches: list[Batch] = []
     for file in sorted(directory.glob("*.log")):
@@ -85,7 +85,7 @@ def _batches(file: Path) -> Iterator[Batch]:
 
 
 def records_of(batch: Batch) -> Iterator[Record]:
-    """Return the records of a batch (of a control batch too)."""
+    """Return the records of a batch, which may be a control batch."""
     data = batch.data[HEADER.size :]
     codec = batch.attributes & 7
     if codec == 1:
@@ -139,7 +139,7 @@ def _bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
 def read_epochs(directory: Path) -> list[tuple[int, int]]:
     """Return the entries of leader-epoch-checkpoint: (leader epoch, its first offset).
 
-    Before the first epoch Kafka's file is empty, and kafkapy has none."""
+    Without an epoch, Kafka's file is empty, and kafkapy has no file."""
     file = directory / "leader-epoch-checkpoint"
     lines = file.read_text().splitlines() if file.exists() else []
     if not lines:
@@ -151,8 +151,8 @@ def read_epochs(directory: Path) -> list[tuple[int, int]]:
 
 
 def committed_only(batches: list[Batch]) -> tuple[list[Batch], list[Batch], list[Batch]]:
-    """Return the data batches in three lists: what is committed or not transactional, what was aborted, and what
-    belongs to transactions that are still open."""
+    """Return the data batches in three lists: committed or not transactional, aborted, and of transactions that are
+    still open."""
     committed: list[Batch] = []
     aborted: list[Batch] = []
     pending: dict[int, list[Batch]] = {}

@@ -1,8 +1,8 @@
-"""The story: what happens in the cluster, step by step. Each step is a text and a function of the stage; what the
-function returns is compared, too.
+"""The story: the events in the cluster, step by step. Each step has a text and a function of the stage, whose result is
+compared, too.
 
-Broker 1 is the controller, broker 2 another real one; 3, 4 and 5 are recording brokers, for which the steps act where
-they lead. Topics whose name begins with `random` are compared by their size only.
+Broker 1 is the controller, broker 2 is another real one. 3, 4 and 5 are recording brokers: where they lead, the steps
+send the requests of the leader. Of topics whose name begins with `random`, only the sizes are compared.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _DISABLED = {"features": {}, "version": 1, "status": 0}
 
 
 class Step(NamedTuple):
-    """What happens, and how."""
+    """A step of the story: its text, and the function that does it."""
 
     text: str
     do: Callable[[Stage], Any]
 
 
 def moves(*partitions: tuple[str, int, list[int]]) -> dict[str, Any]:
-    """Return what a tool writes to `/admin/reassign_partitions`."""
+    """Return the content of `/admin/reassign_partitions` as a tool writes it."""
     return {
         "version": 1,
         "partitions": [{"topic": topic, "partition": index, "replicas": ids} for topic, index, ids in partitions],
@@ -34,7 +34,7 @@ def moves(*partitions: tuple[str, int, list[int]]) -> dict[str, Any]:
 
 
 def election(*partitions: tuple[str, int]) -> dict[str, Any]:
-    """Return what a tool writes to `/admin/preferred_replica_election`."""
+    """Return the content of `/admin/preferred_replica_election` as a tool writes it."""
     return {"version": 1, "partitions": [{"topic": topic, "partition": index} for topic, index in partitions]}
 
 

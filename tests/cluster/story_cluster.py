@@ -1,6 +1,6 @@
-"""The cluster in which the story happens: broker 1 is the controller, Apache Kafka's or kafkapy's.
+"""The cluster in which the story happens. Broker 1 is the controller, of Apache Kafka or kafkapy.
 
-All else is the same under both: a ZooKeeper, broker 2, which is kafkapy, and the recording brokers 3, 4 and 5.
+Everything else is the same with both: a ZooKeeper, broker 2, which is kafkapy, and the recording brokers 3, 4 and 5.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SETTINGS = {
     "num.partitions": "1",
     "default.replication.factor": "2",
     "auto.create.topics.enable": "true",
-    "auto.leader.rebalance.enable": "false",  # runs by a timer: when is not the controller's decision
+    "auto.leader.rebalance.enable": "false",  # runs by a timer, at times that are not comparable
     "unclean.leader.election.enable": "false",
     "replica.lag.time.max.ms": "3600000",  # recording brokers never fetch
     "replica.fetch.backoff.ms": "200",
@@ -41,7 +41,7 @@ SETTINGS = {
     "offsets.topic.num.partitions": "1",
     "log.cleaner.enable": "false",
 }
-# How often, and how far apart, a stage is looked at and found unchanged before it is quiet.
+# A cluster is quiet when it is unchanged for so many looks, this far apart.
 _LOOKS, _APART_S = 4, 0.03
 _QUIET_S = 60.0
 _MISSING = "no-such-topic"
@@ -95,7 +95,7 @@ class StoryCluster:
     # --- brokers
 
     def start_other(self, in_sync: Sequence[tuple[str, int]] = ()) -> None:
-        """Start broker 2, and wait until it is registered, and is in the ISR of these partitions."""
+        """Start broker 2, and wait until it is registered and in the ISR of these partitions."""
         settings = {**SETTINGS, "broker.id": str(OTHER), "zookeeper.connect": self.zookeeper.address}
         self.other = KafkapyBroker(self._directory / "other", settings, port=self.ports[OTHER])
         self.until(lambda: self.is_seen(OTHER))
@@ -103,7 +103,7 @@ class StoryCluster:
             self.until(lambda topic=topic, partition=partition: OTHER in self.state(topic, partition)[0]["isr"])
 
     def stop_other(self) -> None:
-        """Stop broker 2, which shuts down under control."""
+        """Stop broker 2 with a controlled shutdown."""
         assert self.other is not None
         self.other.stop()
         self.other = None
@@ -122,7 +122,7 @@ class StoryCluster:
             self.other.kill()
 
     def start(self, *brokers: int, rack: str = "") -> None:
-        """Register recording brokers, one after the other. They begin with nothing received."""
+        """Register recording brokers one after the other. They have received no changes yet."""
         for one in brokers:
             self._received[one] = Received()
             self.recording[one].start(rack)
@@ -130,15 +130,15 @@ class StoryCluster:
             self.settle()
 
     def stop(self, *brokers: int) -> None:
-        """End the sessions of recording brokers, one after the other: if two are gone at once, it depends on Kafka's
-        hash maps which of them stays in an ISR."""
+        """End the sessions of recording brokers one after the other. If two were gone at once, Kafka's hash maps would
+        decide which of them stays in an ISR."""
         for one in brokers:
             self.recording[one].stop()
             self.until(lambda one=one: not self.is_seen(one))
             self.settle()
 
     def restart_with_disk(self, broker: int) -> None:
-        """Restart a recording broker; all its disks work again."""
+        """Restart a recording broker with all its log directories online again."""
         self.recording[broker].failed.clear()
         self.bounce(broker)
 
@@ -149,12 +149,12 @@ class StoryCluster:
         self.until(lambda: self.recording[broker].count > count)
 
     def shut_down(self, broker: int, *, epoch: int | None = None) -> Any:
-        """Ask for the controlled shutdown of a recording broker."""
+        """Request the controlled shutdown of a recording broker. Return the response."""
         epoch = self.recording[broker].epoch if epoch is None else epoch
         return self.call(apis.CONTROLLED_SHUTDOWN, 3, broker_id=broker, broker_epoch=epoch)
 
     def move_controller(self) -> None:
-        """End the controller's term; broker 1 is elected again, because broker 2 is frozen meanwhile."""
+        """Have a new controller elected: broker 1 again, because broker 2 is frozen meanwhile."""
         epoch = self.tree.get("/controller_epoch")[0]
         with self._next_term():
             counts = {one: self.recording[one].count for one in RECORDING if self.recording[one].epoch >= 0}
@@ -163,7 +163,7 @@ class StoryCluster:
             self.until(lambda: all(self.recording[one].count > count for one, count in counts.items()))
 
     def restart_controller(self, while_down: Callable[[Any], None] = lambda stage: None) -> None:
-        """Kill broker 1, which ends the controller's term, do something else, and start it again."""
+        """Kill broker 1, the controller, call `while_down`, and start broker 1 again as the next controller."""
         epoch = self.tree.get("/controller_epoch")[0]
         with self._next_term():
             self._wire.close()
@@ -173,13 +173,13 @@ class StoryCluster:
             while_down(self)
             self.controller = self._start_controller()
             self._wire = Wire(f"127.0.0.1:{self.ports[CONTROLLER]}", 90)
-            # It is ready before it stands for election, and broker 2 would stand, too, as soon as it runs again.
+            # Broker 1 is ready before it stands for election. Broker 2 must stay frozen so long, or it could win.
             self.until(lambda: self.tree.get("/controller_epoch")[0] != epoch, "no next controller")
 
     @contextlib.contextmanager
     def _next_term(self) -> Iterator[None]:
-        """Freeze broker 2, so that broker 1 is the next controller. The recording brokers begin with nothing received:
-        a new controller repeats to them what they have received from the last one."""
+        """Freeze broker 2, so that broker 1 is elected. Forget the changes that the recording brokers have received:
+        the new controller sends everything to them again."""
         self._received = {one: Received() for one in RECORDING}
         if self.other is not None:
             self.other.process.freeze()
@@ -195,7 +195,7 @@ class StoryCluster:
         return json.loads(data), stat.version
 
     def call(self, api: Api, version: int, **fields: Any) -> Any:
-        """Send a request to the controller; return the response with names, without messages of errors."""
+        """Send a request to the controller. Return the response with names, and without error messages."""
         return self.names.message(self._wire.call(api, version, **fields))
 
     # --- waiting
@@ -208,7 +208,7 @@ class StoryCluster:
             time.sleep(0.01)
 
     def settle(self) -> None:
-        """Wait until nothing changes any more: neither the tree, nor what brokers say, nor what they are sent."""
+        """Wait until neither the tree, nor the brokers' Metadata, nor the number of requests to brokers changes."""
         deadline = time.monotonic() + _QUIET_S
         before, unchanged = None, 0
         while unchanged < _LOOKS:
@@ -218,7 +218,7 @@ class StoryCluster:
                 time.sleep(_APART_S)
                 continue
             now = self._digest()
-            known = [with_leader(one) for one in now[-1].values()]  # to each of the real brokers
+            known = [with_leader(one) for one in now[-1].values()]  # one entry for each real broker
             unknown = list(different(known[0], known[-1]))
             assert time.monotonic() < deadline, f"{self.kind}: not quiet after {_QUIET_S:.0f} s: {unknown or now}"
             unchanged = unchanged + 1 if now == before and not unknown else 0
@@ -226,7 +226,7 @@ class StoryCluster:
             time.sleep(_APART_S)
 
     def _has_caught_up(self) -> bool:
-        """Wait for the controller to do all that it has to do already. Return False if there is no controller."""
+        """Wait until the controller has handled all earlier events. Return False if broker 1 is not the controller."""
         make = apis.ELECT_LEADERS.Request.TopicPartitions
         asked = [make(topic=_MISSING, partitions=[0])]
         answer = self._wire.call(apis.ELECT_LEADERS, 2, election_type=0, topic_partitions=asked, timeout_ms=30_000)
@@ -241,10 +241,10 @@ class StoryCluster:
         changes = [line for line in self.zookeeper.ask("srvr").splitlines() if line.startswith("Zxid")]
         return changes, [one.count for one in self.recording.values()], self._metadata({})
 
-    # --- what there is to see
+    # --- the state that is compared
 
     def look(self) -> dict[str, Any]:
-        """Return what the tree, the brokers and the recordings have to show, each a dict of its own."""
+        """Return the state of the tree, of the brokers' Metadata, and of the recordings, each as a dict."""
         found = nodes(self.tree, self.names)
         epochs = {}
         for path, value in found.items():

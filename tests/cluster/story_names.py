@@ -1,4 +1,4 @@
-"""Names in place of what differs between two clusters in which the same happens: ports, topic ids, times."""
+"""Replaces values that differ between two clusters with the same story, such as ports and topic ids, by names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Names:
         return next((f"port of {one}" for one, its in self._ports.items() if its == port), str(port))
 
     def topic_id(self, topic_id: bytes, topic: str | None = None) -> str:
-        """Return a name for a topic id: the topic's name, and a number if the topic has had another id before."""
+        """Return a name for a topic id: the topic's name, with a number if the topic has had other ids before."""
         if topic_id == bytes(16):
             return "no id"
         if topic_id not in self._ids:
@@ -34,8 +34,8 @@ class Names:
         return self._ids[topic_id]
 
     def message(self, value: Any, topic: str | None = None) -> Any:
-        """Return a message as a dict with names, without messages of errors. Lists of results are sorted: Kafka's are
-        in the order of a hash map.
+        """Return a message as a dict with names, without error messages. Lists of results are sorted, because Kafka's
+        are in the order of a hash map.
         """
         if isinstance(value, Message):
             found = [getattr(value, field, None) for field in ("name", "topic_name", "topic")]

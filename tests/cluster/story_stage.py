@@ -1,6 +1,6 @@
-"""What clients, leaders, people and old tools do in the cluster in which the story happens.
+"""The actions of clients, leaders, operators and old tools in the cluster in which the story happens.
 
-The methods return the responses, with names in place of what differs between two clusters that are alike.
+The methods return the responses, with names for values that differ between the two clusters (see story_names.py).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Assignment = Sequence[Sequence[int]]
 
 
 class Stage(StoryCluster):
-    """The cluster, and all that can happen in it."""
+    """The cluster of the story, with all actions of its steps."""
 
     # --- requests of clients and brokers to the controller
 
@@ -38,7 +38,7 @@ class Stage(StoryCluster):
         check: bool = False,
         **configs: str,
     ) -> Any:
-        """Create a topic by request. Settings have underscores for dots."""
+        """Create a topic by request. `settings` have underscores for dots."""
         make = apis.CREATE_TOPICS.Request.Topics
         topic = make(
             name=name,
@@ -68,7 +68,7 @@ class Stage(StoryCluster):
         return answer
 
     def delete_with_failure(self, name: str, broker: int) -> Any:
-        """Delete a topic that a recording broker cannot delete."""
+        """Request the deletion of a topic whose replicas on a recording broker cannot be deleted."""
         self.recording[broker].failed.update((name, index) for index in range(10))
         return self.delete(name, wait=False)
 
@@ -78,17 +78,17 @@ class Stage(StoryCluster):
         return self.create(name, assignment)
 
     def elect_all(self, kind: int) -> Any:
-        """Ask for elections of all partitions."""
+        """Request elections for all partitions."""
         return self.call(apis.ELECT_LEADERS, 2, election_type=kind, topic_partitions=None, timeout_ms=30_000)
 
     def elect(self, kind: int, **partitions: Sequence[int]) -> Any:
-        """Ask for elections, 0 preferred and 1 unclean: topic=[partition, ...]."""
+        """Request elections of kind 0 (preferred) or 1 (unclean) for topic=[partition, ...]."""
         make = apis.ELECT_LEADERS.Request.TopicPartitions
         asked = [make(topic=topic, partitions=list(ids)) for topic, ids in partitions.items()]
         return self.call(apis.ELECT_LEADERS, 2, election_type=kind, topic_partitions=asked, timeout_ms=30_000)
 
     def reassign(self, topic: str, targets: Mapping[int, Sequence[int] | None]) -> Any:
-        """Move partitions to other replicas; None cancels."""
+        """Request reassignments of partitions to these replicas; None cancels a reassignment."""
         make = apis.ALTER_PARTITION_REASSIGNMENTS.Request.Topics
         partitions = [
             make.Partitions(partition_index=index, replicas=None if ids is None else list(ids))
@@ -98,7 +98,7 @@ class Stage(StoryCluster):
         return self.call(apis.ALTER_PARTITION_REASSIGNMENTS, 0, topics=asked, timeout_ms=30_000)
 
     def configure(self, kind: int, name: str, **values: str | None) -> Any:
-        """Set settings of a topic (kind 2) or a broker (4), or delete them (None)."""
+        """Set settings of a topic (kind 2) or a broker (4). None deletes a setting."""
         make = apis.INCREMENTAL_ALTER_CONFIGS.Request.Resources
         configs = [
             make.Configs(name=key.replace("_", "."), config_operation=0 if value is not None else 1, value=value)
@@ -133,7 +133,7 @@ class Stage(StoryCluster):
         broker_epoch: int | None = None,
         topic_id: bytes | None = None,
     ) -> Any:
-        """Ask for another ISR as the leader does. `older`: with a partition epoch that is older by so much."""
+        """Request an ISR change (AlterPartition) as the leader does, with the current partition epoch less `older`."""
         state, version = self.state(topic, partition)
         leader = state["leader"] if leader is None else leader
         assert leader is not None
@@ -153,12 +153,12 @@ class Stage(StoryCluster):
             topics=[make(topic_id=topic_id or self.topic_id(topic), partitions=[one])],
         )
         for each in answer["topics"]:
-            for part in each["partitions"]:  # the epoch is that of the request, the version is not compared
+            for part in each["partitions"]:  # the leader epoch is that of the request, the partition epoch may differ
                 del part["leader_epoch"], part["partition_epoch"]
         return answer
 
     def catch_up(self, *topics: str) -> list[Any]:
-        """Let recording brokers that lead partitions take all live replicas into the ISR. Return the responses."""
+        """As recording brokers that lead partitions, add all live replicas to the ISRs. Return the responses."""
         answers = []
         for topic in topics:
             assignment = json.loads(self.tree.get(f"/brokers/topics/{topic}")[0])["partitions"]
@@ -171,14 +171,14 @@ class Stage(StoryCluster):
         return answers
 
     def move_twice(self, topic: str, partition: int, by_tool: Sequence[int], by_request: Sequence[int]) -> Any:
-        """Move a partition as an old tool does, and before that is done elsewhere by a request."""
+        """Begin to move a partition as an old tool does, and before the move ends, request other replicas."""
         asked = {"topic": topic, "partition": partition, "replicas": list(by_tool)}
         self.ask("/admin/reassign_partitions", {"version": 1, "partitions": [asked]}, wait=False)
         self.settle()
         return self.reassign(topic, {partition: by_request})
 
     def move_and_wait(self, topic: str, partition: int, target: Sequence[int]) -> Any:
-        """Move a partition, and wait until that is done."""
+        """Move a partition, and wait until the move is complete."""
         answer = self.reassign(topic, {partition: target})
         path = f"/brokers/topics/{topic}"
         self.until(lambda: json.loads(self.tree.get(path)[0])["partitions"][str(partition)] == list(target))
@@ -187,16 +187,16 @@ class Stage(StoryCluster):
     def until_in_sync(self, topic: str, partition: int, *isr: int) -> None:
         self.until(lambda: set(self.state(topic, partition)[0]["isr"]) >= set(isr))
 
-    # --- what people and old tools write to the tree
+    # --- nodes that operators and old tools write
 
     def ask(self, path: str, value: Any, *, wait: bool = True) -> None:
-        """Ask the controller for something by a node in `/admin`, and wait until it has removed the node."""
+        """Write a node in `/admin` to make the controller act, and wait until the controller has removed the node."""
         self.write(path, value)
         if wait:
             self.until(lambda: not self.tree.exists(path), f"{path} is not removed")
 
     def ask_in_vain(self, path: str, value: Any) -> bool:
-        """Ask for something invalid; return True if the controller has removed the node."""
+        """Write a node with an invalid request. Return True if the controller has removed the node."""
         self.write(path, value)
         self.settle()
         is_removed = not self.tree.exists(path)
@@ -205,7 +205,7 @@ class Stage(StoryCluster):
         return is_removed
 
     def note(self, path: str, value: Any) -> None:
-        """Write a note to the controller, and wait until it has removed the note."""
+        """Write a notification for the controller, and wait until the controller has removed it."""
         made = self.tree.create(path, _content(value), sequence=True)
         self.until(lambda: not self.tree.exists(made), f"{made} is not removed")
 
@@ -213,7 +213,7 @@ class Stage(StoryCluster):
         self.note("/log_dir_event_notification/log_dir_event_", {"version": 1, "broker": broker, "event": 1})
 
     def fail_directory(self, broker: int, *partitions: tuple[str, int]) -> None:
-        """Let a recording broker lose replicas, and tell the controller."""
+        """Take replicas of a recording broker offline, and notify the controller."""
         self.recording[broker].failed.update(partitions)
         self.note_directory(broker)
 
@@ -222,7 +222,7 @@ class Stage(StoryCluster):
         self.note("/isr_change_notification/isr_change_", what)
 
     def write_isr(self, topic: str, partition: int, isr: Sequence[int]) -> None:
-        """Write a partition's ISR as leaders before Kafka 2.7 do, with a note to the controller."""
+        """Write a partition's ISR as leaders before Kafka 2.7 do, with a notification for the controller."""
         path = f"/brokers/topics/{topic}/partitions/{partition}/state"
         self.change(path, lambda state: state.update(isr=list(isr)))
         self.note_isr(topic, partition)
@@ -255,13 +255,13 @@ class Stage(StoryCluster):
         self.write(f"/brokers/topics/{name}", {"version": 1, "partitions": partitions})
 
     def change_broker(self, broker: int, edit: Callable[[Any], Any]) -> None:
-        """Edit the registration of a recording broker, and wait until it has received the brokers again."""
+        """Edit the registration of a recording broker, and wait until that broker gets a request about it."""
         count = self.recording[broker].count
         self.change(self.recording[broker].path, edit)
         self.until(lambda: self.recording[broker].count > count)
 
     def until_elected(self, name: str) -> None:
-        """Wait until the controller has written a state for each partition of a topic that has a live replica."""
+        """Wait until each partition of the topic with a live replica has a state node."""
         assignment = json.loads(self.tree.get(f"/brokers/topics/{name}")[0])["partitions"]
         for partition, replicas in assignment.items():
             path = f"/brokers/topics/{name}/partitions/{partition}/state"
@@ -272,7 +272,7 @@ class Stage(StoryCluster):
         self.until(lambda: not any(self.tree.exists(path) for path in paths), f"{paths} are not gone")
 
     def extend_by_hand(self, name: str, *added: Sequence[int]) -> None:
-        """Add partitions with these replicas to a topic's node, and change nothing else."""
+        """Add partitions with these replicas to a topic's node only, and wait until they have leaders."""
 
         def add(topic: Any) -> None:
             for replicas in added:
@@ -282,7 +282,7 @@ class Stage(StoryCluster):
         self.until_elected(name)
 
     def set_by_hand(self, topic: str, **values: str) -> None:
-        """Change a topic's settings as old tools do: the node of the settings, then a notification."""
+        """Change a topic's settings as old tools do: write the node of the settings, then a notification."""
         config = {key.replace("_", "."): value for key, value in values.items()}
         self.write(f"/config/topics/{topic}", {"version": 1, "config": config})
         note = {"version": 2, "entity_path": f"topics/{topic}"}
@@ -290,5 +290,5 @@ class Stage(StoryCluster):
 
 
 def _content(value: Any) -> bytes:
-    """Return the content of a node: bytes as they are, everything else as JSON."""
+    """Return the content of a node: bytes unchanged, everything else as JSON."""
     return value if isinstance(value, bytes) else json.dumps(value).encode()

@@ -1,4 +1,4 @@
-"""What there is to see of a cluster: all nodes in ZooKeeper, and the Metadata of a broker."""
+"""The visible state of a cluster: all nodes in ZooKeeper, and the Metadata of a broker."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def nodes(tree: KazooClient, names: Names) -> dict[str, Any]:
 
 
 def metadata(address: str, names: Names, epochs: Mapping[str, int]) -> dict[str, Any]:
-    """Return what Metadata of a broker says: topics by name, brokers by id, the controller. Leader epochs are counted
-    from `epochs`, by "topic-partition".
+    """Return a broker's Metadata: topics by name, brokers by id, the controller. Leader epochs are relative to
+    `epochs`, which are by "topic-partition".
     """
     with Wire(address, 60) as wire:
         found = names.message(wire.call(apis.METADATA, 12, topics=None, allow_auto_topic_creation=False))
@@ -53,7 +53,7 @@ def metadata(address: str, names: Names, epochs: Mapping[str, int]) -> dict[str,
 
 
 def with_leader(metadata: Mapping[str, Any]) -> dict[Any, Any]:
-    """Return the partitions in Metadata that have a leader, by topic and index, and the brokers."""
+    """Return the partitions with a leader in Metadata, by topic and index, and the brokers."""
     found: dict[Any, Any] = {"brokers": metadata["brokers"], "controller": metadata["controller"]}
     for name, topic in metadata["topics"].items():
         if not is_random(name):
@@ -70,5 +70,5 @@ def different(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> Iterator[tupl
 
 
 def is_random(topic: str) -> bool:
-    """Return True for a topic that the controller has spread over the brokers by chance."""
+    """Return True for a topic whose replicas the controller has assigned at random."""
     return topic.startswith("random-")

@@ -1,4 +1,4 @@
-"""A leader and a follower of different kinds have the same bytes, whatever is in the log."""
+"""A leader and a follower, one of Kafka and one of kafkapy, have the same bytes, whatever is in the log."""
 
 import re
 import time
@@ -31,7 +31,7 @@ TWO_BROKERS = {
     "transaction.state.log.replication.factor": "2",
     "transaction.state.log.min.isr": "1",
     "message.max.bytes": str(4 << 20),
-    # A leader that restarts before the other broker keeps what it leads.
+    # So that a leader that restarts before the other broker keeps its partitions.
     "auto.leader.rebalance.enable": "false",
 }
 
@@ -52,7 +52,7 @@ def replicas(cluster: Cluster, topic: str) -> dict[int, Path]:
 
 
 def wait_until_equal(cluster: Cluster, topic: str, least: int) -> None:
-    """Wait until both logs have at least `least` batches and the same bytes and epochs; Kafka's tool must agree."""
+    """Wait until both logs have `least` or more batches and the same bytes and epochs. Kafka's tool must agree."""
     directories = replicas(cluster, topic)
 
     deadline = time.monotonic() + 60
@@ -65,14 +65,14 @@ def wait_until_equal(cluster: Cluster, topic: str, least: int) -> None:
 
 
 def _dump(directory: Path) -> list[str]:
-    """Return what DumpLogSegments says of a log's batches and records, without the places of batches in files."""
+    """Return DumpLogSegments' lines about a log's batches and records, without the positions in files."""
     said = kafka_dump(directory, sorted(directory.glob("*.log")), "--deep-iteration", "--print-data-log")
     kept = (re.sub(r" position: \d+", "", line) for line in said.splitlines())
     return [line for line in kept if not line.startswith(("Dumping ", "Log starting offset: "))]
 
 
 class Writer:
-    """A producer whose records must all be acknowledged by `flush`."""
+    """A producer whose `flush` fails unless all records are acknowledged."""
 
     def __init__(self, cluster: Cluster, **settings: object) -> None:
         named = {key.replace("_", "."): value for key, value in settings.items()}
@@ -159,7 +159,7 @@ def test_transactions_that_commit_and_abort(cluster: Cluster) -> None:
 
 
 def _latest(directory: Path) -> dict[bytes, tuple[int, bytes]]:
-    """Return offset and value of each key's latest record, without what was deleted."""
+    """Return offset and value of each key's latest record, without keys whose latest record is a tombstone."""
     latest: dict[bytes, tuple[int, bytes | None]] = {}
     for batch in read_batches(directory):
         for record in records_of(batch):
@@ -197,7 +197,7 @@ def test_a_compacted_topic_by_its_content(cluster: Cluster) -> None:
 
 
 def _unless_replaced(condition: Callable[[], bool]) -> bool:
-    """Return what a condition on a log's files returns; False if the log cleaner replaced a file meanwhile."""
+    """Return the value of a condition on a log's files, or False if the log cleaner replaced a file meanwhile."""
     try:
         return condition()
     except (FileNotFoundError, BadLog):
@@ -205,7 +205,7 @@ def _unless_replaced(condition: Callable[[], bool]) -> bool:
 
 
 def test_a_log_of_formats_0_and_1_that_was_there_before(cluster: Cluster) -> None:
-    """A follower gets old messages as they are, before batches of format 2."""
+    """A follower gets old messages unchanged, and then batches of format 2."""
     create(cluster, "old")
     for number in (FOLLOWER, LEADER):
         cluster[number].stop()

@@ -1,4 +1,4 @@
-"""The checker finds each kind of thing that must not happen, in histories made by hand, and nothing in a sound one."""
+"""The checker finds each kind of violation in histories made by hand, and none in a sound history."""
 
 import copy
 from typing import Any
@@ -22,7 +22,7 @@ def event(kind: str, p: int, t: float = 0.0, topic: str = SOURCE, **more: Any) -
 
 
 class Run:
-    """A sound run, which a test then breaks: two partitions of three records each, a copy, consumers and a group."""
+    """A sound run with two partitions of three records, a copy, consumers and a group. Tests then break it."""
 
     def __init__(self) -> None:
         self.end: End = {
@@ -67,7 +67,7 @@ class Run:
         return check(histories, self.end, {COPY: SOURCE})
 
     def finds(self, *words: str) -> None:
-        """Require a sentence with all these words."""
+        """Assert that the checker finds a problem whose sentence has all these words."""
         found = self.problems()
         assert any(all(word in problem for word in words) for problem in found), found
 
@@ -258,7 +258,7 @@ def test_a_client_that_did_not_come_to_its_end() -> None:
 def test_only_a_truncation_after_an_earlier_epoch_than_that_of_the_last_record_is_none(
     epoch_of_last_record: int | None, expected: bool
 ) -> None:
-    text = (  # librdkafka 2.16's, for batches before its position in a response
+    text = (  # of librdkafka 2.16, about batches of a response that are before its position
         "Partition log truncation detected at offset 10 (leader epoch 0): broker end offset is 5 (offset leader epoch "
         "0). Reset to INVALID.: Local: Partition log truncation detected (broker 1001)"
     )

@@ -1,4 +1,4 @@
-"""A disk of a process fails, is full or slow below one directory only, and works again afterwards."""
+"""DiskFaults make a process's disk fail, full or slow below one directory only, until they end."""
 
 import os
 import subprocess
@@ -40,7 +40,7 @@ class Program:
         )
 
     def write_to(self, directory: Path) -> tuple[str, int]:
-        """Return what was read back, or the error, and for how many seconds that took."""
+        """Make the program write. Return (data that was read back or text of the error, duration in seconds)."""
         assert self._child.stdin is not None
         assert self._child.stdout is not None
         print(directory, file=self._child.stdin, flush=True)
@@ -79,4 +79,4 @@ def test_a_full_disk_leaves_a_part_of_a_write(program: Program) -> None:
 def test_a_slow_disk(program: Program) -> None:
     program.faults.slow_down(program.bad, 0.5)
     said, seconds = program.write_to(program.bad)
-    assert (said, seconds > 0) == ("12345678", True)  # two operations at least
+    assert (said, seconds > 0) == ("12345678", True)  # 0.5 s for each of at least two operations

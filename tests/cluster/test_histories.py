@@ -1,4 +1,4 @@
-"""Short histories: a bounded number of rounds with known faults. `python -m tests.cluster.histories` runs long ones."""
+"""Short histories with chosen faults find no violation. `python -m tests.cluster.histories` runs long ones."""
 
 import random
 from pathlib import Path

@@ -47,7 +47,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kafkapy.Cluste
 
 @pytest.fixture
 def run(tools: KafkaTools, cluster: kafkapy.Cluster) -> Run:
-    """Return a function that runs a tool on the cluster, and returns its output; it must end with `code`."""
+    """Return a function that runs a tool on the cluster and returns its output. The exit code must be `code`."""
 
     def call(tool: str, *words: object, code: int = 0) -> str:
         said = tools.run(tool, "--bootstrap-server", cluster.bootstrap_servers, *words)
@@ -59,7 +59,7 @@ def run(tools: KafkaTools, cluster: kafkapy.Cluster) -> Run:
 
 @pytest.fixture
 def topic(cluster: kafkapy.Cluster, request: pytest.FixtureRequest) -> Iterator[Callable[..., str]]:
-    """Return a function that creates a topic with the given replicas of each partition, and a few records."""
+    """Return a function that creates a topic, given the replicas of each partition and the number of records."""
     names: list[str] = []
 
     def create(*replicas: list[int], records: int = 0) -> str:
@@ -138,7 +138,7 @@ def test_settings_of_topics_brokers_and_all_brokers(run: Run, topic: Callable[..
         (("brokers", "--entity-default"), "log.retention.ms"),
     ):
         where = ("--entity-type", *entity)
-        described = partial(run, CONFIGS, "--describe", *where)  # by any broker, which learns of it a little later
+        described = partial(run, CONFIGS, "--describe", *where)  # a broker learns of changes a little later
         run(CONFIGS, "--alter", *where, "--add-config", f"{setting}=123456")
         eventually(lambda described=described, setting=setting: f"{setting}=123456" in described())
         run(CONFIGS, "--alter", *where, "--delete-config", setting)
@@ -199,7 +199,7 @@ def test_a_reassignment_is_cancelled(
 ) -> None:
     name = topic([1, 2], records=1000)
     file = ("--reassignment-json-file", plan(tmp_path / "plan.json", name, [[3, 2]]))
-    run(REASSIGNMENT, *file, "--execute", "--throttle", "1")  # byte per second: it does not complete
+    run(REASSIGNMENT, *file, "--execute", "--throttle", "1")  # byte per second, so the move does not complete
     said = run(REASSIGNMENT, "--list")
     assert re.search(rf"{name}-0: replicas: .*adding: 3.*removing: 1", said), said
     assert "still in progress" in run(REASSIGNMENT, *file, "--verify", "--preserve-throttles")
@@ -224,7 +224,7 @@ def test_replicas_move_to_named_log_directories(
 
 
 def log_dirs(run: Run, topic: str) -> dict[int, dict[str, list[dict[str, Any]]]]:
-    """Return what kafka-log-dirs shows: by broker and directory, the replicas."""
+    """Return the replicas that kafka-log-dirs shows, by broker and directory."""
     said = run(LOG_DIRS, "--describe", "--topic-list", topic)
     (shown,) = (json.loads(line) for line in said.splitlines() if line.startswith("{"))
     return {
@@ -305,7 +305,7 @@ def test_old_tools_reassign_partitions_through_zookeeper(
 
 
 def known(cluster: kafkapy.Cluster, name: str) -> list[tuple[int, list[int], list[int]]]:
-    """Return as `partitions` does, [] if there is no such topic."""
+    """Return the same as `partitions`, or [] if there is no such topic."""
     with Admin(cluster.bootstrap_servers) as admin:
         is_known = name in {one.name for one in admin.list_topics()}
     return partitions(cluster, name) if is_known else []

@@ -1,4 +1,4 @@
-"""Known faults of replication, replayed with a kafkapy broker as leader or as follower; Kafka is the controller."""
+"""Known bugs of replication are replayed with a kafkapy broker as leader or follower. Kafka is the controller."""
 
 import json
 import time
@@ -30,7 +30,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     settings = {"auto.leader.rebalance.enable": "false"}
     with Cluster(tmp_path_factory.mktemp("cluster"), ("kafkapy", "kafka", "kafka"), settings) as running:
         yield running
-    # What a test leaves behind, the next one starts with: each heals the cluster itself.
+    # The tests share the cluster; `_healed` heals it after each test.
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +41,7 @@ def _healed(cluster: Cluster) -> Iterator[None]:
 
 
 def produce(cluster: Cluster, topic: str, *values: str, acks: str = "all", timeout_ms: int = 60_000) -> list[str]:
-    """Write records; return the errors."""
+    """Write records. Return the errors."""
     errors: list[str] = []
 
     def delivered(error: KafkaError | None, _: Message) -> None:
@@ -57,7 +57,7 @@ def produce(cluster: Cluster, topic: str, *values: str, acks: str = "all", timeo
 
 
 def high_watermark(cluster: Cluster, number: int, topic: str) -> int:
-    """Return the offset up to which consumers read, as the leader tells it; an error code as a negative number."""
+    """Return the high watermark that the leader tells consumers, or the negative error code."""
     topics = apis.LIST_OFFSETS.Request.Topics
     one = topics.Partitions(partition_index=0, current_leader_epoch=-1, timestamp=-1)
     with Wire(cluster[number].address, 10) as wire:
@@ -80,7 +80,7 @@ def wait_until_equal(cluster: Cluster, topic: str, *numbers: int) -> None:
 
 
 def test_without_enough_in_sync_replicas_consumers_see_nothing_new(cluster: Cluster) -> None:
-    """KAFKA-15583: the high watermark does not advance below min.insync.replicas, for records with acks=1 neither."""
+    """KAFKA-15583: the high watermark does not advance below min.insync.replicas, not even for acks=1."""
     topic = "kafka-15583"
     cluster.create_topic(topic, 1, on=[(KAFKAPY, CONTROLLER, OTHER)])
     assert produce(cluster, topic, "a", "b") == []
@@ -89,7 +89,7 @@ def test_without_enough_in_sync_replicas_consumers_see_nothing_new(cluster: Clus
         cluster[number].freeze()
     assert produce(cluster, topic, "c", acks="1") == []
     assert produce(cluster, topic, "d", timeout_ms=6000) != []
-    # A leader in a new epoch does not tell a high watermark from before that epoch (KIP-207).
+    # In a new epoch, a leader does not return a high watermark from before that epoch (KIP-207).
     assert high_watermark(cluster, KAFKAPY, topic) in (2, -Errors.OFFSET_NOT_AVAILABLE)
     cluster.heal()
     cluster.wait_until_quiet()
@@ -98,7 +98,7 @@ def test_without_enough_in_sync_replicas_consumers_see_nothing_new(cluster: Clus
 
 
 def test_a_follower_that_stands_still_leaves_the_isr_and_the_producer_goes_on(cluster: Cluster) -> None:
-    """KAFKA-13091: the high watermark also advances because the ISR has become smaller."""
+    """KAFKA-13091: the high watermark also advances when the ISR shrinks."""
     topic = "kafka-13091"
     cluster.create_topic(topic, 1, on=[(KAFKAPY, CONTROLLER, OTHER)])
     assert produce(cluster, topic, "a") == []
@@ -109,7 +109,7 @@ def test_a_follower_that_stands_still_leaves_the_isr_and_the_producer_goes_on(cl
 
 
 def test_a_move_away_from_a_dead_broker(cluster: Cluster) -> None:
-    """KAFKA-9672: the ISR may name a broker that is not among the replicas any more."""
+    """KAFKA-9672: during the move, the ISR may name a broker that is not a replica."""
     topic = "kafka-9672"
     cluster.create_topic(topic, 1, on=[(KAFKAPY, CONTROLLER, OTHER)])
     assert produce(cluster, topic, "a") == []
@@ -125,7 +125,7 @@ def test_a_restart_that_the_controller_sees_only_as_a_new_registration(cluster: 
     topic = "kafka-7235"
     cluster.create_topic(topic, 2, on=[(KAFKAPY, CONTROLLER, OTHER), (CONTROLLER, KAFKAPY, OTHER)])
     assert produce(cluster, topic, "a") == []
-    if cluster.controller() == KAFKAPY:  # which is to be restarted while the controller is frozen
+    if cluster.controller() == KAFKAPY:  # another broker must be the controller, which will be frozen
         cluster[KAFKAPY].stop()
         eventually(lambda: cluster.controller() in (CONTROLLER, OTHER))
         cluster.heal()
@@ -140,7 +140,7 @@ def test_a_restart_that_the_controller_sees_only_as_a_new_registration(cluster: 
 
 @pytest.mark.parametrize("leader", [KAFKAPY, CONTROLLER], ids=["kafkapy leads", "kafka leads"])
 def test_replicas_without_a_high_watermark_checkpoint_keep_what_was_acknowledged(cluster: Cluster, leader: int) -> None:
-    """KAFKA-1211 (KIP-101): a replica must not cut its log at its high watermark, which may be older."""
+    """KAFKA-1211 (KIP-101): a replica must not truncate its log to its own high watermark, which may be outdated."""
     follower = CONTROLLER if leader == KAFKAPY else KAFKAPY
     topic = f"kafka-1211-{leader}"
     cluster.create_topic(topic, 1, on=[(follower, leader)])
@@ -162,8 +162,8 @@ def test_replicas_without_a_high_watermark_checkpoint_keep_what_was_acknowledged
 
 
 def _stored_state(cluster: Cluster, topic: str, **fields: object) -> None:
-    """Change the state of partition 0 in ZooKeeper, while no broker that has it runs. The controller must have seen
-    that all of them are gone, or it would write the state again."""
+    """Change the state of partition 0 in ZooKeeper while no replica runs. Wait until the controller has seen that all
+    replicas are gone; otherwise it would overwrite the state."""
     eventually(lambda: cluster.stored_view()[topic, 0].leader == NO_LEADER, seconds=60)
     path = f"/brokers/topics/{topic}/partitions/0/state"
     cluster.tree.set(path, json.dumps({**json.loads(cluster.tree.get(path)[0]), **fields}).encode())
@@ -171,7 +171,7 @@ def _stored_state(cluster: Cluster, topic: str, **fields: object) -> None:
 
 @pytest.mark.parametrize("leader", [KAFKAPY, CONTROLLER], ids=["kafkapy leads", "kafka leads"])
 def test_logs_that_diverged_over_several_epochs_become_equal(cluster: Cluster, leader: int) -> None:
-    """KAFKA-6361 (KIP-279): the epoch in which two logs were last equal is found in more than one round."""
+    """KAFKA-6361 (KIP-279): a follower needs several requests to find the last epoch in which both logs are equal."""
     follower = CONTROLLER if leader == KAFKAPY else KAFKAPY
     topic = f"kafka-6361-{leader}"
     cluster.create_topic(topic, 1, on=[(leader, follower)])
@@ -219,7 +219,7 @@ def test_batches_that_are_sent_again_to_the_next_leader_are_found(cluster: Clust
 
 
 def producer_id(cluster: Cluster, number: int) -> int:
-    """Return a new producer id from a broker, which may have to get its first ones from the controller."""
+    """Return a new producer id from a broker. Retry while the broker gets its first block from the controller."""
     deadline = time.monotonic() + 60
     with Wire(cluster[number].address) as wire:
         while not isinstance(got := wire.init(None), Sender):
@@ -229,6 +229,6 @@ def producer_id(cluster: Cluster, number: int) -> int:
 
 
 def send(cluster: Cluster, number: int, topic: str, data: bytes) -> tuple[int, int]:
-    """Send a batch to a broker with acks=all; return the error code and the offset."""
+    """Send a batch to a broker with acks=all. Return (error code, base offset)."""
     with Connection(cluster[number].address) as connection:
         return connection.produce(topic, 0, data)

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.other_runtime, pytest.mark.timeout(600)]
 
 
 def replaced(number: int, kind: str) -> Step:
-    """Return the step that stops a broker and starts one of that kind on the same log directory."""
+    """Return a step that stops a broker and starts one of the given kind on the same log directory."""
 
     def replace(cluster: Cluster, _: random.Random) -> Done:
         cluster.wait_until_quiet()
@@ -32,7 +32,7 @@ def replaced(number: int, kind: str) -> Step:
 
 
 def test_three_kafka_brokers_become_kafkapy_brokers_and_kafka_brokers_again(tmp_path: Path) -> None:
-    """The controller, too, becomes one of kafkapy, and one of Kafka again."""
+    """The controller, too, becomes a kafkapy broker, and a Kafka broker again."""
     there = [replaced(number, "kafkapy") for number in (1, 2, 3)]
     back = [replaced(number, "kafka") for number in (1, 2, 3)]
     with Cluster(tmp_path / "cluster", ("kafka", "kafka", "kafka")) as cluster:
@@ -41,7 +41,7 @@ def test_three_kafka_brokers_become_kafkapy_brokers_and_kafka_brokers_again(tmp_
 
 @pytest.mark.parametrize("others", ["kafka", "kafkapy"])
 def test_an_embedded_broker_moves_to_zookeeper_and_two_brokers_join(tmp_path: Path, others: str) -> None:
-    """Its topics, `__consumer_offsets` too, then grow to three replicas."""
+    """After that its topics, with `__consumer_offsets`, grow to three replicas."""
     directory = tmp_path / "cluster"
     first = [f"a{number}" for number in range(500)]
     second = [f"b{number}" for number in range(500)]

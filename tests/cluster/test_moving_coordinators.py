@@ -1,4 +1,4 @@
-"""Groups and transactions of real clients go on while their coordinators move between kafkapy and Kafka, and die.
+"""Groups and transactions of real clients continue while coordinators move between kafkapy and Kafka, and die.
 
 The clients are those of the histories: producers, consumers, members of groups and transactional copiers of librdkafka
 and Java. The first broker is the controller, of Apache Kafka.

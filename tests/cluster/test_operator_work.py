@@ -1,4 +1,4 @@
-"""What an operator asked for is compared with the topics as they are in the end."""
+"""The check of operator_work.py finds topics that differ from all that the operator's requests can have led to."""
 
 from typing import Any
 

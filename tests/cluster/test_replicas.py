@@ -1,4 +1,4 @@
-"""The comparison of replicas finds each difference, in logs made by hand, and nothing in equal ones."""
+"""The comparison of replicas finds each difference in logs made by hand, and none in equal logs."""
 
 import struct
 from pathlib import Path
@@ -22,7 +22,7 @@ EPOCHS = [(0, 0), (1, 2), (3, 5)]
 
 
 class Replicas:
-    """Three replicas of a partition in a directory each."""
+    """Three replicas of a partition, each in a directory of its own."""
 
     def __init__(self, directory: Path) -> None:
         self.directories = {broker: directory / str(broker) / "t-0" for broker in (1, 2, 3)}

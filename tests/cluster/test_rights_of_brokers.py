@@ -1,4 +1,4 @@
-"""Brokers need ClusterAction on the cluster: without it nothing is replicated, and each broker says so in one line."""
+"""Brokers need ClusterAction on the cluster: without it nothing is replicated, and each broker logs it once."""
 
 from pathlib import Path
 
@@ -55,4 +55,4 @@ def test_brokers_replicate_only_with_the_right_of_brokers(tmp_path: Path) -> Non
                 producer.send("t", b"replicated again", partition=partition)
         for number in (1, 2, 3):
             lines = [line for line in cluster.broker(number).stderr().splitlines() if "refuses all fetches" in line]
-            assert 1 <= len(lines) <= 2, lines  # one for each leader that this broker follows
+            assert 1 <= len(lines) <= 2, lines  # one line for each leader that this broker follows

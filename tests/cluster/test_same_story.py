@@ -1,8 +1,8 @@
 """The same story happens in two clusters, one with Apache Kafka's controller and one with kafkapy's.
 
-After each step, when nothing changes any more, both clusters are compared: all nodes in ZooKeeper (without times and
-versions), what three recording brokers have received from the controller, Metadata, and the reassignments in progress.
-Each difference is in DIFFERENCES, with its reason.
+After each step, both clusters are compared as soon as they are quiet: all nodes in ZooKeeper (without times and
+versions), the requests that three recording brokers got from the controller, Metadata, and the reassignments in
+progress. Each expected difference is in DIFFERENCES, with its reason.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.other_runtime, pytest.mark.timeout(600)]
 
 
 class Difference(NamedTuple):
-    """Differences that are right: in which steps and where (regular expressions), and why."""
+    """Expected differences: in which steps and where (regular expressions), and why."""
 
     step: str
     where: str
@@ -111,11 +111,11 @@ DIFFERENCES = [
 ]
 ABSENT = "absent"
 STEP_S = 180  # the longest that a step may take, with both clusters
-Found = tuple[str, Any, Any]  # where, Kafka's and ours
+Found = tuple[str, Any, Any]  # where, Kafka's and kafkapy's
 
 
 def differences(kafka: Any, ours: Any, where: str = "") -> Iterator[Found]:
-    """Yield what differs in two values made of dicts, lists and plain values."""
+    """Yield the differences of two values made of dicts, lists and plain values."""
     if isinstance(kafka, dict) and isinstance(ours, dict):
         for key in [*kafka, *(key for key in ours if key not in kafka)]:
             yield from differences(kafka.get(key, ABSENT), ours.get(key, ABSENT), f"{where}{key}: ")
@@ -158,7 +158,7 @@ def test_both_controllers_act_alike(tmp_path: Path) -> None:
                     raise AssertionError(f"{step.text}: not over after {STEP_S} s\n{_stacks()}") from None
                 now = list(all_differences(kafka, ours))
                 for one in now:
-                    if one in before:  # what a step leaves behind is a difference of that step
+                    if one in before:  # belongs to the step in which it first appeared
                         continue
                     reasons = [each for each in DIFFERENCES if explains(each, step, one)]
                     unused = [each for each in unused if each not in reasons]
@@ -166,7 +166,7 @@ def test_both_controllers_act_alike(tmp_path: Path) -> None:
                         found.append(f"{number}. {step.text}: {_text(*one)}")
                 before = now
         finally:
-            print("\n".join(found))  # also if a step fails
+            print("\n".join(found))  # printed even if a step fails
             for stage in stages:
                 stage.close()
     assert not found, "\n".join(found)
@@ -174,7 +174,7 @@ def test_both_controllers_act_alike(tmp_path: Path) -> None:
 
 
 def _stacks() -> str:
-    """Return where all threads are."""
+    """Return the stack traces of all threads."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     frames = sys._current_frames().items()
     return "\n".join(f"{names.get(ident)}:\n{''.join(traceback.format_stack(frame))}" for ident, frame in frames)

@@ -1,4 +1,4 @@
-"""Clusters whose brokers talk to each other over TLS, and log in at each other."""
+"""Clusters whose brokers use TLS and SASL between each other."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def jars(tmp_path_factory):
 
 
 def test_brokers_replicate_and_elect_over_tls_with_logins(jars):
-    """Replication, groups, transactions and the death of a leader, over several sessions of the brokers' logins."""
+    """Replication, groups, transactions and the death of a leader work while the brokers' login sessions expire."""
     config = {"connections.max.reauth.ms": SESSION_MS}
     with kafkapy.Cluster(3, zookeeper_jars=jars, tls=True, users=USERS, config=config) as cluster:
         security = cluster.client_properties("alice", "SCRAM-SHA-512")
@@ -85,7 +85,7 @@ def secured_settings(directory: Path, pki: Pki, number: int, zookeeper: str) -> 
 
 @pytest.mark.parametrize("first", ["kafka", "kafkapy"])
 def test_kafka_and_kafkapy_replicate_from_each_other_over_sasl_ssl(tmp_path, first):
-    """Each is the controller once. Each leads a partition that the other follows, over two sessions of the logins."""
+    """Each broker is the controller once, and leads a partition that the other follows, over two login sessions."""
     pki = Pki()
     with ExitStack() as stack:
         zookeeper = ZooKeeper(tmp_path / "zookeeper")

@@ -1,4 +1,4 @@
-"""Kafka Streams 3.9.1 counts words exactly once, although the brokers of its cluster are killed one after the other."""
+"""Kafka Streams 3.9.1 counts words exactly once while the brokers of its cluster are killed one after the other."""
 
 from collections import Counter
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Brokers that talk to each other over TLS only, with certificates on both sides."""
+"""Brokers use only TLS between each other, with certificates on both sides."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ pytestmark = pytest.mark.other_runtime
 
 
 class TlsCluster:
-    """Brokers with a plain listener for clients and a TLS listener for each other; each has a certificate of its own.
+    """Brokers with a plain listener for clients, a TLS listener for each other, and a certificate each.
 
-    Brokers reach a broker's TLS listener through a proxy, which notes what passes.
+    Brokers reach a broker's TLS listener through a proxy, which records the bytes.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -53,7 +53,7 @@ class TlsCluster:
         self.run(number, settings, issued, trusted)
 
     def run(self, number: int, settings: dict[str, str], issued: Issued, trusted: Sequence[Issued]) -> None:
-        """Start a broker with these settings, and with what all brokers have."""
+        """Start a broker with these settings and with those that all brokers have."""
         self.brokers[number] = KafkapyBroker(
             self.directory / f"broker-{number}",
             {
@@ -82,7 +82,7 @@ class TlsCluster:
         return leader
 
     def _partition(self, topic: str) -> PartitionMetadata:
-        asked = self.brokers[min(self.brokers)].bootstrap  # not a broker that the others do not let in
+        asked = self.brokers[min(self.brokers)].bootstrap  # a broker that the others refuse never is
         return AdminClient({"bootstrap.servers": asked}).list_topics(topic, timeout=10).topics[topic].partitions[0]
 
     def stop(self) -> None:
@@ -101,7 +101,7 @@ def cluster(tmp_path: Path) -> Iterator[TlsCluster]:
 
 
 def test_replication_over_tls_with_new_certificates_and_elections(cluster: TlsCluster) -> None:
-    """What passes between the brokers is TLS records only. A broker with a foreign certificate gets no data."""
+    """All bytes between the brokers are TLS records. A broker with a foreign certificate gets no data."""
     for number in (1, 2, 3):
         cluster.start(number)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
@@ -148,7 +148,7 @@ def test_replication_over_tls_with_new_certificates_and_elections(cluster: TlsCl
 
 
 class Load:
-    """Produces numbers all the time, one after the other, until `stop`; each has to be acknowledged by all replicas."""
+    """A thread that produces numbers one after the other until `stop`. Each must be acknowledged by all replicas."""
 
     def __init__(self, settings: dict[str, str], topic: str) -> None:
         self._producer = Producer({**settings, "acks": "all", "enable.idempotence": "true", "linger.ms": "5"})
@@ -170,7 +170,7 @@ class Load:
             self.errors.append(str(error))
 
     def stop(self) -> list[bytes]:
-        """Stop, and return what was sent. Raises AssertionError if something was not acknowledged."""
+        """Stop, and return the numbers that were sent. Raise AssertionError if one was not acknowledged."""
         self._stop.set()
         self._thread.join()
         assert self._producer.flush(60) == 0
@@ -179,7 +179,7 @@ class Load:
 
 
 def test_a_cluster_moves_to_tls_under_load_without_an_outage(cluster: TlsCluster) -> None:
-    """Each step restarts the brokers in turn: add the listener, switch the brokers to it, remove the plain one."""
+    """Each step restarts the brokers in turn: add a TLS listener, let the brokers use it, remove the plain one."""
     plain = {number: f"PLAINTEXT://127.0.0.1:{ports[0]}" for number, ports in cluster.ports.items()}
     secured = {number: f"SSL://localhost:{ports[1]}" for number, ports in cluster.ports.items()}
     issued = {number: cluster.pki.authority.issue(f"CN=broker-{number}", names=["localhost"]) for number in plain}
@@ -216,7 +216,7 @@ def test_a_cluster_moves_to_tls_under_load_without_an_outage(cluster: TlsCluster
         future.result(30)
     load = Load(by_plain, "t")
     restart(both, "PLAINTEXT", by_plain)
-    next_load = Load(by_tls, "t")  # the clients move
+    next_load = Load(by_tls, "t")  # the clients change to the TLS listener
     sent = load.stop()
     restart(both, "SSL", by_tls)
     restart(secured, "SSL", by_tls)

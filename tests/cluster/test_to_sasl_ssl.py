@@ -1,6 +1,6 @@
-"""A cluster with ACLs goes from PLAINTEXT to SASL_SSL without an outage, while a producer and a consumer are at work.
+"""A cluster with ACLs moves from PLAINTEXT to SASL_SSL without an outage, while a producer and a consumer run.
 
-Until the move is over, both principals of the brokers are super users.
+Until the end of the move, both principals of the brokers are super users.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Moving:
         ).start()
 
     def restart_all(self, stage: int, admin: Admin) -> None:
-        """Restart the brokers in turn; go on when all replicas are in sync again."""
+        """Restart the brokers in turn, each time waiting until all replicas are in sync again."""
         for number in IDS:
             self.running.pop(number).stop()
             self.start(number, stage)
@@ -103,7 +103,7 @@ def is_whole(admin: Admin) -> bool:
 
 
 class Load:
-    """Sends numbers to a topic with acks=all until `stop`, as a client with `security` at `servers`."""
+    """A thread that sends numbers to a topic with acks=all until `stop`, beginning with `first`."""
 
     def __init__(self, servers: str, security: Mapping[str, str], first: int) -> None:
         self.next = first
@@ -121,12 +121,12 @@ class Load:
                         producer.send("t", b"%d" % self.next, partition=self.next % 3)
                         self.next += 1
                     producer.flush()
-                    time.sleep(0.005)  # the load, not a wait
+                    time.sleep(0.005)  # limits the load
         except BaseException as error:
             self._failure = error
 
     def stop(self) -> int:
-        """End the load and return the next number. All earlier ones were acknowledged."""
+        """End the load and return the next number; all earlier numbers were acknowledged. Raise the thread's error."""
         self._stopping.set()
         self._thread.join(120)
         if self._failure is not None:

@@ -1,4 +1,4 @@
-"""What controllers must not write to ZooKeeper is found in its transaction logs, and nothing is missed."""
+"""tree_log.py reads all changes in ZooKeeper's transaction logs, and finds those that a controller must not make."""
 
 import json
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""Reads ZooKeeper's transaction logs, which have every change of the tree in order, and checks what controllers did.
+"""Reads ZooKeeper's transaction logs, which have every change of the tree in order, and checks controllers' changes.
 
-A watcher would miss what is changed twice at once; the logs miss nothing. Their format is that of ZooKeeper 3.8
+A watcher would miss the first of two quick changes; the logs have both. Their format is that of ZooKeeper 3.8
 (FileTxnLog, and zookeeper.jute).
 """
 
@@ -19,8 +19,8 @@ _TOPIC = re.compile(r"/brokers/topics/(?P<topic>[^/]+)")
 
 
 class Write(NamedTuple):
-    """One change of one node: "create", "set" or "delete" by a session. Those of one transaction have one zxid. A node
-    that was deleted has no data; a node whose session ended is deleted without a Write."""
+    """A change of a node by a session: "create", "set", or "delete", which has no data. Changes of one transaction have
+    the same zxid. Ephemeral nodes that a session's end deletes have no Write."""
 
     zxid: int
     session: int
@@ -30,7 +30,7 @@ class Write(NamedTuple):
 
 
 class _Record:
-    """Decodes what jute has encoded."""
+    """Decodes values that jute has encoded."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -48,7 +48,7 @@ class _Record:
 
 
 def read_directories(directories: Iterable[Path]) -> list[Write]:
-    """Return the changes in the logs of all servers, in order. A server may lack some that others have."""
+    """Return the changes in the logs of all servers, in order. A server may lack changes that others have."""
     found: dict[int, list[Write]] = {}
     for directory in directories:
         for file in sorted(directory.glob("log.*")):
@@ -63,7 +63,7 @@ def read_file(data: bytes) -> Iterator[tuple[int, list[Write]]]:
     while at + 12 <= len(data):
         (size,) = struct.unpack_from(">i", data, at + 8)
         end = at + 12 + size
-        if size == 0 or end >= len(data):  # the file ends with zeros, or with a transaction that was being written
+        if size == 0 or end >= len(data):  # the file ends with zeros, or with an unfinished transaction
             return
         session, _, zxid, _, kind = _TXN.unpack_from(data, at + 12)
         yield zxid, list(_changes(zxid, session, kind, data[at + 12 + _TXN.size : end]))
@@ -74,7 +74,7 @@ def _changes(zxid: int, session: int, kind: int, data: bytes) -> Iterator[Write]
     record = _Record(data)
     if kind == _MULTI:
         parts = [(record.number(), record.buffer()) for _ in range(record.number())]
-        if any(part == _ERROR for part, _ in parts):  # refused: the parts in front of the error are there as asked
+        if any(part == _ERROR for part, _ in parts):  # a refused transaction, although its first parts look valid
             return
         for part, asked in parts:
             yield from _changes(zxid, session, part, asked)
@@ -87,8 +87,8 @@ def _changes(zxid: int, session: int, kind: int, data: bytes) -> Iterator[Write]
 
 
 def check_tree(writes: Sequence[Write]) -> list[str]:
-    """Return in sentences what controllers must not have done: epochs rise by one with each controller, each epoch has
-    one controller, and only its session writes partition states, whose leader epochs only rise."""
+    """Return a sentence for each change that breaks a rule: the controller epoch rises by one with each controller,
+    each epoch has one controller, only its session writes partition states, and their leader epochs only rise."""
     problems = []
     epoch, owner = 0, 0
     elected: dict[int, int] = {}  # the session that created /controller, by zxid

@@ -1,7 +1,7 @@
-"""Writes down the high watermarks that leaders tell, with their leader epochs: `python -m tests.cluster.watcher JSON`.
+"""Records the high watermarks that leaders return, with leader epochs: `python -m tests.cluster.watcher JSON`.
 
-It asks with ListOffsets, which names the leader epoch: a broker that leads in another epoch refuses. It ends with its
-standard input.
+The watcher sends ListOffsets with the leader epoch, which a broker refuses if it leads in another epoch. The watcher
+ends when its standard input is closed.
 """
 
 import json
@@ -29,7 +29,7 @@ class Watcher:
         self._wires: dict[str, Wire] = {}
 
     def look(self) -> None:
-        """Ask every leader of every epoch that any broker tells of."""
+        """Ask every leader, in every epoch, that the Metadata of any broker names."""
         leaders: dict[tuple[str, int], list[tuple[str, int]]] = defaultdict(list)
         for address in self._bootstrap:
             try:

@@ -1,4 +1,4 @@
-"""A simple state machine for tests, with the last value of each key, and a list of its calls."""
+"""A simple state machine for tests, with the last value of each key and a list of its calls."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,8 @@ from kafkapy.record.batch import records_of
 
 
 class KeyValues:
-    """`seen`: "loaded", "unloaded", and the control batches of the load. A key `bad` cannot be applied."""
+    """A state machine with the last value of each key. `seen` gets "loaded", "unloaded", and the control batches of the
+    load. A record with key `bad` cannot be applied."""
 
     shard: Any
 
@@ -46,5 +47,5 @@ class KeyValues:
 
 
 def put(key: bytes, value: bytes | None, then: Any = None, producer: Producer | None = None) -> Any:
-    """Return a step that writes one record."""
+    """Return a step that appends one record."""
     return lambda machine: Effects([(key, value)], then, producer)

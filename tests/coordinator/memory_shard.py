@@ -1,4 +1,4 @@
-"""A shard whose log is a list, for tests of a state machine alone. A test can make appends fail or wait."""
+"""A shard whose log is a list, for tests of a state machine alone. Tests can make appends fail or wait."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,8 +10,8 @@ from kafkapy.runtime.timer import Timer
 
 
 class MemoryLog:
-    """The (records, producer) of each append. `fails` is the error of the next appends; while `held`, they wait for
-    `release`."""
+    """A log that keeps the (records, producer) of each append in `batches`. `fails` is the error of the next appends.
+    While `held` is True, appends wait for `release`."""
 
     def __init__(self) -> None:
         self.batches: list[tuple[list[Record], Producer | None]] = []

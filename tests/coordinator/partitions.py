@@ -1,4 +1,4 @@
-"""A partition with a real log whose leader is this broker, for tests of shards and their logs."""
+"""Makes partitions with a real log that this broker leads, for tests of shards and their logs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,7 +32,7 @@ def lead(
     isr_env: IsrEnvironment | None = None,
     **settings: Any,
 ) -> Partition:
-    """Return a leader partition whose log is in `directory`/TOPIC-INDEX; create the log if it is missing."""
+    """Return a leader partition whose log is in `directory`/TOPIC-INDEX. Create the log if it is missing."""
     clock = clock or ManualClock()
     env = Environment(str(directory), Files(), clock, Scheduler(clock))
     config = LogConfig({name.replace("_", "."): value for name, value in settings.items()})
@@ -51,7 +51,7 @@ def lead_log(
     timer: Any = None,
     isr_env: IsrEnvironment | None = None,
 ) -> Partition:
-    """Return a leader partition of this leader epoch over a log."""
+    """Return a leader partition over the log, in this leader epoch."""
     log.assign_leader_epoch(leader_epoch)
     return Partition(
         log,

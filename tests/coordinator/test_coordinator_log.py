@@ -1,4 +1,4 @@
-"""The appends of a shard: Kafka's bytes and error codes, and a callback in every case."""
+"""A shard's appends have Kafka's bytes and error codes, and call back in every case."""
 
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,8 @@ def shard_log(partition: Partition, clock: ManualClock, codec: int = 0) -> Coord
 
 @pytest.mark.parametrize("name", ["__consumer_offsets-0", "__consumer_offsets-1", "__transaction_state-0"])
 def test_batches_are_byte_for_byte_kafkas(tmp_path: Path, name: str) -> None:
-    """Kafka 3.9.1's own records are written again at the same times: group metadata and commits, also transactional."""
+    """Records of Kafka 3.9.1, group metadata and commits with and without transactions, are written again at the same
+    times."""
     (segment, *_) = sorted((GOLDEN / name).glob("*.log"))
     expected = segment.read_bytes()
     topic, _, index = name.rpartition("-")
@@ -51,7 +52,7 @@ def test_batches_are_byte_for_byte_kafkas(tmp_path: Path, name: str) -> None:
     for header in iter_batches(expected):
         partition.log.assign_leader_epoch(header.leader_epoch)
         partition.leader_epoch = header.leader_epoch
-        if header.is_control:  # a marker, which the coordinator of groups does not append
+        if header.is_control:  # markers are not appended by the group coordinator
             batch = bytearray(expected[header.position : header.next_position])
             batch[:8] = bytes(8)
             append_to(partition, [OwnBatch(batch)])
@@ -108,13 +109,13 @@ def test_a_partition_that_is_gone_has_another_coordinator(tmp_path: Path) -> Non
 
 def test_an_append_to_a_stopping_broker_is_answered(tmp_path: Path) -> None:
     outcomes: list[Any] = []
-    partition = lead(tmp_path, pool=Stopped(), flush_messages=1)  # each append has to wait for a flush
+    partition = lead(tmp_path, pool=Stopped(), flush_messages=1)  # so that each append waits for a flush
     shard_log(partition, ManualClock()).append([(b"\0\1k", b"v")], None, outcomes.append)
     assert [coordinator_error(one) for one in outcomes] == [Errors.NOT_COORDINATOR]
 
 
 def test_an_append_that_waits_learns_of_the_lost_leadership_on_the_timers_thread(tmp_path: Path) -> None:
-    """The thread that ends the leadership may hold the lock of another shard."""
+    """The callback must not run on the thread that ends the leadership, which may hold the lock of another shard."""
     outcomes: list[Any] = []
     clock = ManualClock()
     timer: Any = HandTimer(clock)

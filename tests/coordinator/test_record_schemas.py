@@ -30,7 +30,7 @@ def facts() -> dict[str, dict[str, Any]]:
 
 
 def shape(field: Field, last: int) -> dict[str, Any]:
-    """Return a field in the format of Kafka's facts, with explicit defaults."""
+    """Return a field of our schemas in the format of Kafka's facts, with an explicit default."""
     kind = f"[]{field.kind}" if field.array else field.kind
     return {
         "name": field.name.replace("_", ""),
@@ -55,7 +55,7 @@ def expected(fact: dict[str, Any], outer: Versions, structs: dict[str, Any]) -> 
     inner = fact.get("fields") or structs.get(fact["type"].removeprefix("[]"), [])
     nullable = fact.get("nullableVersions")
     default = fact.get("default")
-    if default is None:  # Kafka's FieldSpec takes a null for no default; a default of null is the text "null"
+    if default is None:  # in Kafka's FieldSpec, null means no default, and "null" a default of null
         default = 0 if fact["type"].startswith("int") else ""
     composed = "[]" if fact["type"].startswith("[]") else "{}"
     if isinstance(default, str) and default:

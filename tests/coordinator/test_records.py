@@ -1,4 +1,4 @@
-"""Records of the internal topics: encoding and decoding, and the bytes of Kafka 3.9.1, 0.10.2.2 and 0.8.2.2."""
+"""Records of the internal topics are encoded and decoded like those of Kafka 3.9.1, 0.10.2.2 and 0.8.2.2."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,7 +61,7 @@ def test_keys_and_values_of_kafka_are_encoded_to_the_same_bytes() -> None:
 
 
 def test_a_member_of_the_new_consumer_protocol_is_read() -> None:
-    """The value as Kafka's group coordinators write it, without and with the field for classic members."""
+    """The value is as Kafka's group coordinators write it, without and with the field for classic members."""
     _, value = consumer_group_records.BY_TYPE[5]
     member = bytes.fromhex("0000  00 00 0263 032f68 02 0274 00 00007530 00")
     fields = {

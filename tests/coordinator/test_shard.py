@@ -1,4 +1,4 @@
-"""The step runner: records change the state when they are in the log, in log order."""
+"""A shard runs steps: records change its state only when they are in the log, and in log order."""
 
 import threading
 from functools import partial
@@ -17,7 +17,7 @@ FULL = KafkaError(Errors.KAFKA_STORAGE_ERROR, "the disk is gone")
 
 
 class Answers:
-    """A log whose appends the test answers one by one, in any order."""
+    """A log whose appends the test answers one at a time, in any order."""
 
     def __init__(self) -> None:
         self.done: list[Any] = []
@@ -69,7 +69,7 @@ def test_an_append_that_fails_changes_nothing(shard: Shard[KeyValues]) -> None:
 
 
 def together(shard: Shard[KeyValues], *steps: Any) -> list[Any]:
-    """Run the steps together. Return the errors of the refused steps, in their order."""
+    """Run the steps joined. Return the error of each step, None for a step that was not refused."""
     refused: list[Any] = [None] * len(steps)
     shard.run_joined([(step, partial(refused.__setitem__, number)) for number, step in enumerate(steps)])
     return refused
@@ -244,7 +244,7 @@ def test_the_end_answers_pending_requests_and_stops_all_steps(shard: Shard[KeyVa
     assert shard.machine.seen == ["loaded", "unloaded"]
     assert shard.machine.reason is not None
     assert shard.machine.reason.code == Errors.NOT_COORDINATOR
-    log_of(shard).release()  # the record is in the log, and the broker that loads the shard next will read it
+    log_of(shard).release()  # the record is in the log, for the broker that loads the shard next
     assert [one.code for one in outcomes] == [Errors.NOT_COORDINATOR]
     assert shard.machine.values == {}
     with pytest.raises(KafkaError) as refused:
@@ -294,6 +294,6 @@ def test_a_delayed_step_runs_unless_the_shard_has_ended(shard: Shard[KeyValues],
     shard.end()
     clock.advance(2.0)
     done = threading.Event()
-    shard._timer.schedule(0, done.set)  # behind it on the timer's thread
+    shard._timer.schedule(0, done.set)  # runs after it on the timer's thread
     assert done.wait(10)
     assert ran.is_set()

@@ -1,4 +1,4 @@
-"""Loading: every batch is replayed, a damaged batch fails the load, prioritized shards load first."""
+"""A load replays every batch and fails at a damaged one. Prioritized shards load first."""
 
 import logging
 import threading
@@ -190,7 +190,7 @@ def test_a_stop_abandons_the_load(partition: Partition) -> None:
 
 
 class Gate:
-    """A queue of one thread, which waits until `open`."""
+    """A load queue with one thread, which does not begin before `open` is called."""
 
     def __init__(self) -> None:
         self.queue = LoadQueue(1)
@@ -257,7 +257,7 @@ def test_a_stop_waits_for_running_jobs_and_discards_the_rest(gate: Gate) -> None
 def test_threads_start_and_end_with_the_work() -> None:
     queue = LoadQueue(2)
     for _ in range(3):
-        both = threading.Barrier(2)  # two at a time, and never more than two
+        both = threading.Barrier(2)  # both jobs must run at the same time
         for name in "ab":
             queue.put(name, lambda both=both: both.wait(10))  # type: ignore[misc]
         with queue._changed:

@@ -1,4 +1,4 @@
-"""The shards of a topic: finding the shard of a key, loading and unloading with the partitions."""
+"""The shards of a topic: the shard of a key, and loads and unloads with the partitions."""
 
 import errno
 import threading
@@ -27,7 +27,7 @@ from tests.harness.appends import append_to
 
 
 class Broker:
-    """The broker as Shards sees it: the metadata cache, and the error for partitions that are led elsewhere."""
+    """The broker as Shards sees it: a metadata cache, and replicas that raise `why` for each partition."""
 
     broker_id = 0
 
@@ -38,12 +38,12 @@ class Broker:
         self.asked: list[int] = []
 
     def tell(self, leader: int, partitions: int = 4, topic_id: bytes = b"1" * 16) -> None:
-        """Put the leader of the partitions into the cache."""
+        """Put partitions with this leader into the metadata cache."""
         self.cache.update(
             PartitionRole(TOPIC, index, topic_id, leader, 0, 0, [leader], [leader]) for index in range(partitions)
         )
 
-    # as replicas
+    # --- the methods of replicas
 
     def get(self, topic: str, index: int) -> Any:
         self.asked.append(index)
@@ -57,7 +57,7 @@ class Broker:
 
 
 class Held(LoadQueue):
-    """A queue whose jobs the test runs."""
+    """A load queue whose jobs the test runs."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -128,7 +128,7 @@ def written(directory: Path, index: int) -> Partition:
 
 
 def test_a_key_belongs_to_the_partition_that_kafka_chooses() -> None:
-    """Kafka takes Java's String.hashCode and makes it positive; the lowest int has no positive counterpart."""
+    """Kafka uses the absolute value of Java's String.hashCode, or 0 for the lowest int."""
     assert partition_of("user-4711", 50) == 291394725 % 50
     assert partition_of("my-group", 50) == 1906497762 % 50  # the hash is negative
     assert partition_of("polygenelubricants", 50) == 0  # the lowest hash
@@ -137,7 +137,7 @@ def test_a_key_belongs_to_the_partition_that_kafka_chooses() -> None:
 def test_a_key_belongs_to_a_partition_of_the_topic(shards: Shards[KeyValues], broker: Broker) -> None:
     assert shards.partition_for("group") == partition_of("group", 4)
     broker.tell(LEADER_DURING_DELETE)
-    assert shards.partition_for("group") == partition_of("group", 50)  # the configured number of partitions
+    assert shards.partition_for("group") == partition_of("group", 50)  # 50 is the configured number of partitions
 
 
 def test_partitions_added_later_are_not_used_before_a_restart(shards: Shards[KeyValues], broker: Broker) -> None:
@@ -165,7 +165,7 @@ def test_partitions_that_the_controller_sends_in_parts_are_all_counted(
 def test_nothing_is_served_before_the_number_of_partitions_is_known(
     shards: Shards[KeyValues], broker: Broker, tmp_path: Path
 ) -> None:
-    """LeaderAndIsr comes before UpdateMetadata."""
+    """A broker may get LeaderAndIsr before UpdateMetadata."""
     broker.tell(LEADER_DURING_DELETE)
     shards.start_loading(lead(tmp_path, index=partition_of("group", 50)))
     assert code_of(shards, "group") == Errors.COORDINATOR_LOAD_IN_PROGRESS
@@ -241,7 +241,7 @@ def test_requests_for_a_partition_without_a_leader_here_are_refused(
 ) -> None:
     broker.why = KafkaError(why, "for a reason")
     assert code_of(shards, key_of(3)) == code
-    assert broker.asked == [3]  # the loading of this log is prioritized
+    assert broker.asked == [3]  # so the load of this log is prioritized
     assert shards.is_loading == (code == Errors.COORDINATOR_LOAD_IN_PROGRESS)
 
 
@@ -342,7 +342,7 @@ def test_a_lost_partition_has_another_coordinator(shards: Shards[KeyValues], tmp
 
 
 def test_a_failing_directory_does_not_deadlock_two_shards(tmp_path: Path) -> None:
-    """Each shard is in the middle of a step when both are lost; neither waits for the end of the other."""
+    """Each shard is in the middle of a step when both are lost. Neither may wait for the end of the other."""
     broker: Any = Broker(2)
     queue = LoadQueue()
     clock = ManualClock()
@@ -385,7 +385,7 @@ def test_unloading_an_older_partition_object_changes_nothing(shards: Shards[KeyV
     first = shards.of(key_of(0))
     shards.start_loading(after)
     shards.unload(before)
-    assert first.state == UNLOADED  # by the next one
+    assert first.state == UNLOADED  # ended when the next shard began to load
     assert shards.of(key_of(0)).state == ACTIVE
 
 

@@ -1,4 +1,4 @@
-"""Freed memory that is kept: counted in page faults, in a process of its own, since it is for the whole process."""
+"""Freed memory that the process keeps, measured by page faults in a separate process: it is set for a whole process."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The header of a record batch: Kafka's own bytes, going from batch to batch, and what is refused."""
+"""The header of a record batch: bytes that Kafka wrote, steps from batch to batch, and refused headers."""
 
 import struct
 

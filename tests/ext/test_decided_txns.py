@@ -1,4 +1,4 @@
-"""Which transactional batches and markers may go: a dict is the model."""
+"""Which transactional batches and markers may be removed, with a dict as the model."""
 
 import random
 
@@ -9,7 +9,7 @@ ABORT, COMMIT, EMPTY = 0, 1, -1
 
 def test_batches_of_an_aborted_transaction_go_and_its_marker_stays_for_now():
     transactions = DecidedTransactions([(7, 10, 20, 21)])
-    assert not transactions.batch(7, True, 9)  # of the one before
+    assert not transactions.batch(7, True, 9)  # this batch is in the transaction before
     assert not transactions.marker(7, COMMIT, 9)
     assert transactions.batch(7, True, 12)
     assert not transactions.batch(8, True, 13)
@@ -25,7 +25,7 @@ def test_markers_without_a_batch_are_needless():
     assert transactions.marker(7, ABORT, 20)
     assert transactions.take_retained() == []
     assert transactions.marker(7, EMPTY, 25)
-    assert not transactions.marker(7, 2, 30)  # a leader change, say, is none of our business
+    assert not transactions.marker(7, 2, 30)  # other control records, such as leader changes, are kept
 
 
 def test_a_commit_needs_a_batch_of_its_own_transaction():
@@ -50,7 +50,7 @@ def test_many_producers_with_transactions_one_after_the_other():
             open_at.setdefault(producer, offset)
             events.append(("batch", producer, offset, None))
     fate = {}
-    for kind, producer, offset, commit in reversed(events):  # what the next marker says
+    for kind, producer, offset, commit in reversed(events):  # the next marker decides
         if kind == "marker":
             fate[producer] = commit
         events[offset] = (kind, producer, offset, fate.get(producer) if kind == "batch" else commit)

@@ -1,3 +1,5 @@
+"""The look at a directory: names, sizes, times and the contents of small files."""
+
 import os
 
 import pytest

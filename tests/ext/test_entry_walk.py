@@ -1,4 +1,4 @@
-"""Where whole entries end, and which formats they are of."""
+"""The end of the last complete entry, the formats of entries, and the steps for an index."""
 
 import struct
 
@@ -94,7 +94,7 @@ def test_a_length_near_the_limit_does_not_overflow() -> None:
     since=st.integers(0, 400),
 )
 def test_steps_are_the_messages_one_by_one(sizes: list[int], stamps: list[int], interval: int, since: int) -> None:
-    """A segment that takes the steps as appends has the entries that it would have of the single messages."""
+    """A segment that gets the steps as appends has the same index entries as one that gets the single messages."""
     data = b"".join(
         struct.pack(">qiibbq", 0, size, 0, 1, 0, stamp) + bytes(size - 14)
         for size, stamp in zip(sizes, stamps, strict=False)
@@ -126,7 +126,7 @@ def test_messages_of_format_0_have_no_time_in_any_step() -> None:
 
 
 def test_the_steps_of_very_many_messages_are_those_of_few() -> None:
-    """In between others may have the interpreter's lock."""
+    """The call releases the GIL in between."""
     assert index_steps(entry(0, 14) * 20_000, 1 << 20, 0) == [(26 * 20_000, 20_000, -1, 0)]
     steps = index_steps(entry(0, 14) * 20_000, 2599, 0)
     assert steps[:3] == [(2600, 100, -1, 0), (26, 1, -1, 0), (26 * 99, 99, -1, 0)]

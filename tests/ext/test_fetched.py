@@ -113,7 +113,7 @@ def test_broken_bytes_are_refused_where_the_codec_refuses_them(version, seed):
     try:
         wanted = expected(frame, version, 0)
     except ProtocolError:
-        return  # in a field that a follower skips, such as the nodes' addresses
+        return  # the error is in a field that a follower skips, such as the nodes' addresses
     assert decoded == wanted
 
 

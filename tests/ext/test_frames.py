@@ -1,4 +1,4 @@
-"""Cutting frames: the same frames however the bytes arrive, and nothing believed that a size claims."""
+"""Cutting frames: the same frames however the bytes arrive, and errors for invalid sizes."""
 
 import struct
 

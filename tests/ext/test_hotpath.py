@@ -1,5 +1,5 @@
-"""The hand-made Produce, Fetch and OffsetCommit paths against the codec: same values, same bytes, errors in the same
-places."""
+"""The hand-written code for Produce, Fetch and OffsetCommit compared with the codec: the same values, bytes and
+errors."""
 
 import gc
 import os
@@ -30,7 +30,7 @@ CLIENT_IDS = (None, "", "rdkafka", "été", "c" * 300)
 
 
 class Region:
-    """Something with a length that is not in memory, as a FileRegion."""
+    """Records with a length that are not in memory, as in a FileRegion."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content
@@ -241,7 +241,7 @@ def test_names_that_come_again_are_the_same_object_and_made_up_ones_do_not_pile_
     ],
 )
 def test_a_request_of_a_million_tiny_elements_is_refused(api: Api, version: int, decode: Any, body: str) -> None:
-    """Here topics without name and partitions; the codec has the same limit."""
+    """The elements are topics without name and partitions. The codec has the same limit."""
     head = bytes.fromhex(f"00 {api.key:02x} 0003 00000001 ffff")
     head = head[:3] + bytes([version]) + head[4:] + bytes.fromhex(body)
     for count, refused in ((MAX_REQUEST_ELEMENTS + 1, True), (3, False)):
@@ -397,7 +397,7 @@ def test_a_message_that_is_no_unicode_is_written_as_the_codec_does() -> None:
 
 
 def test_the_collection_of_garbage_goes_on_after_a_large_request() -> None:
-    """It is off while one is decoded: it would take most of the time."""
+    """Garbage collection is off while a large request is decoded, since it would take most of the time."""
     message = PRODUCE.Request(
         acks=1,
         topic_data=[

@@ -1,4 +1,4 @@
-"""The map from int64 to a number: whatever is put and removed, it answers as a dict would."""
+"""The map from int64 to a number: whatever is put and removed, it agrees with a dict."""
 
 import pytest
 from hypothesis import given

@@ -12,7 +12,7 @@ RECORDS = st.lists(st.tuples(st.binary(max_size=3), st.integers(1, 1000), st.boo
 
 
 def model_of(records):
-    """key -> [bytes, records, last size, last is a tombstone]"""
+    """Return {key: [bytes, records, size of the last record, whether it is a tombstone]}."""
     model = {}
     for key, size, tombstone in records:
         total, count, *_ = model.get(key, (0, 0))

@@ -48,7 +48,7 @@ def test_it_grows_up_to_its_memory_and_then_takes_no_new_keys() -> None:
         assert keys.memory <= memory
     assert not keys.set(b"one more", 0)
     assert keys.find(b"one more") == -1
-    assert keys.set(b"key 17", 5)  # one that is there still gets a new number
+    assert keys.set(b"key 17", 5)  # a key that is in the map can still get another number
     assert keys.find(b"key 17") == 5
     assert all(keys.find(b"key %d" % number) == number for number in random.Random(1).sample(range(18, 90_000), 5000))
     assert keys.utilization == pytest.approx(0.9, abs=1e-4)

@@ -1,4 +1,4 @@
-"""Records one by one, beside those that are decoded at once."""
+"""Records that are decoded one by one, compared with records that are decoded at once."""
 
 import pytest
 from hypothesis import given

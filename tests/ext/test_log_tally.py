@@ -1,4 +1,4 @@
-"""Counts of a log: against the record decoder on batches of every kind, and what only a whole log shows."""
+"""Counts of a log: compared with the record decoder for batches of every kind, and those that need a whole log."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Names by number: a model check, and that numbers and memory are used again."""
+"""Names by number: compared with a model, and numbers and memory that are used again."""
 
 import random
 

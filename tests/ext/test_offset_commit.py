@@ -23,7 +23,7 @@ def test_a_key_is_what_the_schema_makes(group: str, topic: str, partition: int) 
 @given(int64, int32, names, int64, int64)
 def test_a_value_is_what_the_schema_makes(offset: int, epoch: int, metadata: str, time: int, expires: int) -> None:
     if expires != -1:
-        epoch = -1  # the version that can expire has none
+        epoch = -1  # the version with an expiry time has no leader epoch
     committed = CommittedOffset(offset, epoch, metadata, time, expires)
     assert encode_value(*committed) == encode_offset(committed)
 
@@ -58,7 +58,7 @@ def test_a_commit_becomes_one_record_for_each_partition() -> None:
     offsets = [("t", [(0, 1, 7, "", -1), (1, 2, -1, "m", 5)]), ("u", []), ("t", [(0, 3, 8, "", -1)])]
     records, codes = encode_commit("g", offsets, 100, -1, 10)
     assert records == [
-        (encode_key("g", "t", 0), encode_value(3, 8, "", 100, -1)),  # the last of two
+        (encode_key("g", "t", 0), encode_value(3, 8, "", 100, -1)),  # the last of the two commits
         (encode_key("g", "t", 1), encode_value(2, -1, "m", 5, -1)),
     ]
     assert codes == [0, 0, 0]

@@ -21,7 +21,7 @@ def file(tmp_path):
 
 
 def evict(fd: int) -> bool:
-    """Drops the file from the page cache. False where the file system keeps its pages whatever we say (tmpfs)."""
+    """Drop the file from the page cache. Return False if the file system keeps its pages (tmpfs)."""
     for _ in range(50):
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
         if residency.resident_pages(fd, 0, SIZE) == 0:
@@ -49,7 +49,7 @@ def test_an_evicted_file_is_absent_until_it_is_read(file) -> None:
 
 def test_ready_sees_one_missing_page(file) -> None:
     kept = not evict(file)
-    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)  # or the kernel would read the neighbours too
+    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)  # otherwise the kernel would read the neighbouring pages, too
     os.pread(file, PAGE, 0)
     os.pread(file, PAGE, SIZE - PAGE)
     assert residency.ready(file, 0, SIZE) is kept

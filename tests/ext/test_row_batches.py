@@ -1,4 +1,4 @@
-"""Rows from memory that is not what it says are refused, never read beyond."""
+"""Rows in Arrow memory whose sizes or offsets are wrong are refused, and nothing outside the buffers is read."""
 
 import struct
 
@@ -18,7 +18,7 @@ def offsets(*numbers, form="i"):
 
 
 def column(*values):
-    """A column of bytes without nulls."""
+    """Return a column of bytes without nulls."""
     ends = [0]
     for value in values:
         ends.append(ends[-1] + len(value))
@@ -44,12 +44,12 @@ def test_wide_offsets_and_a_column_that_begins_later():
 @pytest.mark.parametrize(
     "arguments",
     [
-        (3, None, (None, offsets(0, 1, 2), b"ab", 0, 3, 4)),  # offsets of two rows
-        (3, None, (None, offsets(0, 1, 2, 3), b"abc", 0, 2, 4)),  # two entries
+        (3, None, (None, offsets(0, 1, 2), b"ab", 0, 3, 4)),  # 3 rows, with offsets for 2
+        (3, None, (None, offsets(0, 1, 2, 3), b"abc", 0, 2, 4)),  # 3 rows, but 2 entries
         (2, None, (None, offsets(0, 1, 2), b"ab", 1, 2, 4)),
         (2, None, (None, offsets(0, 1, 2), b"ab", -1, 2, 4)),
         (2, None, (None, offsets(0, 1, 2), b"ab", 0, 2, 2)),
-        (9, None, (b"\xff", offsets(*range(10)), b"123456789", 0, 9, 4)),  # validity of eight
+        (9, None, (b"\xff", offsets(*range(10)), b"123456789", 0, 9, 4)),  # 9 rows, with validity bits for 8
         (2, None, None, None, None, None, (None, offsets(1), 0)),
         (2, None, None, None, None, None, (b"", offsets(1, 2), 0)),
         (2, None, None, None, None, None, (None, offsets(1, 2), 1)),

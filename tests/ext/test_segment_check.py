@@ -1,4 +1,4 @@
-"""The deep check of a segment in C: what it finds, where, and that nothing depends on how the file is cut up."""
+"""The deep check of a segment in C: the problems that it finds, their positions, and the same result for any pieces."""
 
 import struct
 
@@ -20,7 +20,7 @@ def batch(offset, values=(b"a", b"b"), **more):
 
 
 def changed(data, at, new, *, mend=False):
-    """With other bytes; `mend` makes the checksum that of them."""
+    """Return the data with these bytes at a position. With `mend`, the checksum is computed again."""
     result = bytearray(data)
     result[at : at + len(new)] = new
     if mend:
@@ -29,7 +29,7 @@ def changed(data, at, new, *, mend=False):
 
 
 def check(data, base=0, window=1 << 20):
-    """Feeds it all; (Checker, troubles)."""
+    """Feed all data to a Checker. Return the Checker and the troubles."""
     checker, position, troubles, size = Checker(base), 0, [], window
     while position < len(data) and not checker.stopped:
         end = checker.feed(data[position : position + size], position)
@@ -133,7 +133,7 @@ def test_plain_batches_of_one_producer_that_follow_on_each_other_are_one():
     data += batch(4, base_sequence=9, **own) + batch(6, base_sequence=11, transactional=True, **own)
     checker, _ = check(data)
     found = list(struct.iter_unpack("=qqqqqqqiiiihh4x", checker.take_produced()))
-    # producer, first offset, base and last offset of the last one ... first, base, last sequence
+    # (producer, first offset, base and last offset of the last batch), (first, base and last sequence)
     assert [(one[:4], one[7:10]) for one in found] == [
         ((7, 0, 2, 3), (0, 2, 3)),
         ((7, 4, 4, 5), (9, 9, 10)),
@@ -186,7 +186,7 @@ def test_what_is_inside_of_wrappers_is_checked(magic):
 
 
 def test_a_wrapper_whose_messages_reach_back_is_reported():
-    """Its own offset is that of its last message, so it looks as if it followed on what is before it."""
+    """A wrapper's offset is that of its last message, so the wrapper alone seems to follow the entry before it."""
     data = build_set([(1000, b"k", b"v")] * 2, 1) + build_set([(1000, b"k", b"v")] * 3, 1, GZIP, base_offset=1)
     checker, troubles = check(data)
     ((position, size, least),) = struct.iter_unpack("=qqq", checker.take_packed())

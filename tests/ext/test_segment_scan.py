@@ -1,4 +1,4 @@
-"""The searches and the scan in C, against the batches as Python reads them, and on files that are no segments."""
+"""The searches and the scan in C, compared with batches that Python reads, and on files that are no segments."""
 
 import bisect
 import os
@@ -35,7 +35,7 @@ def open_file(tmp_path):
 
 
 def segment(counts, *, first=100, stamps=None, size=10, **options):
-    """A segment of batches with these numbers of records."""
+    """Return a segment of batches with these numbers of records."""
     data, offset = b"", first
     for number, count in enumerate(counts):
         stamp = 1000 + number if stamps is None else stamps[number]
@@ -118,7 +118,7 @@ def test_of_a_producer_the_last_five_plain_batches_are_collected(open_file):
     found = list(PRODUCER.iter_unpack(scan(open_file(data), 0, len(data), 0, FOREVER).producers))
     of = {producer: [one[0] for one in found if one[2] == producer] for producer in (7, 8)}
     assert of[7] == [14, 16, 18, 20, 22]
-    assert of[8][-3:] == [19, 21, 23]  # the new epoch's
+    assert of[8][-3:] == [19, 21, 23]  # the batches with the new epoch
     base, last, _, stamp, position, first_sequence, last_sequence, size, epoch, attributes = found[-1]
     assert (base, last, stamp, first_sequence, last_sequence, epoch, attributes) == (23, 23, 11, 11, 11, 1, 0)
     assert data[position : position + size] == data[-size:]
@@ -159,7 +159,7 @@ def test_a_batch_longer_than_the_window_is_checked(open_file):
 
 
 def old_segment(magic, counts, codec, *, first=100, stamps=None, size=10):
-    """Message sets of these numbers of messages: wrappers, or without a codec messages of their own."""
+    """Return message sets with these numbers of messages: a wrapper each, or single messages without a codec."""
     data, offset = b"", first
     for number, count in enumerate(counts):
         stamp = 1000 + number if stamps is None else stamps[number]

@@ -1,4 +1,4 @@
-"""ext/sets_07.pyx against the plain reader kafkapy.record.kafka07: the same messages, and errors for the same sets."""
+"""ext/sets_07.pyx compared with the plain reader kafkapy.record.kafka07: equal messages, errors for the same sets."""
 
 import pytest
 from hypothesis import example, given, strategies

@@ -7,12 +7,12 @@ from kafkapy._ext import batch
 from kafkapy._ext.columns import ColumnBuilder
 from kafkapy._ext.record_writer import RecordsEncoder
 
-# Bytes that begin or go on with a character, or only look so, at the borders of what is allowed.
+# Bytes that begin or continue a character, or nearly do: the limits of each range and their neighbours.
 EDGES = b"a\x7f\x80\x8f\x90\x9f\xa0\xbf\xc1\xc2\xdf\xe0\xe1\xec\xed\xee\xef\xf0\xf1\xf3\xf4\xf5\xff"
 
 
 def column_of(name: bytes) -> bytes:
-    """The only header name in a column of headers."""
+    """Return the only header name in a column of headers."""
     encoder = RecordsEncoder()
     encoder.append(0, None, None, [(name, None)])
     builder = ColumnBuilder(None, ["headers"])

@@ -48,13 +48,13 @@ def encoded(timestamp: int, offset_delta: int) -> bytes:
 
 
 def record(timestamp: bytes, offset_delta: bytes) -> bytes:
-    """One record without key, value and headers, with these bytes as its timestamp delta and offset delta."""
+    """Return a record without key, value and headers, with these bytes as its timestamp delta and offset delta."""
     body = b"\0" + timestamp + offset_delta + encode_varint(-1) * 2 + b"\0"
     return encode_varint(len(body)) + body
 
 
 def decoded(payload: bytes) -> tuple[int, int]:
-    """The timestamp delta and the offset delta of the only record."""
+    """Return the timestamp delta and the offset delta of the only record."""
     ((offset, timestamp, *_),) = decode_records(payload, HEADER)
     return timestamp, offset
 

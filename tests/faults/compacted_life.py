@@ -1,7 +1,7 @@
-"""A random life of one compacted log, cleaned again and again, on a disk whose power may be cut.
+"""A random life of one compacted log that is cleaned repeatedly, on a disk whose power may be cut.
 
-The model: all records that were ever appended, and for each key the last record that a flush had covered. After a
-cut that record or a later record of its key is there. A tombstone may be gone, but only with the records it deletes.
+The model has all records that were ever appended, and for each key the last flushed record. After a cut, that record
+or a later one of its key must be there. A tombstone may be missing, but only together with the records that it deletes.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class Event(NamedTuple):
 
 
 class Flushed(NamedTuple):
-    """The last flushed records of their keys, from the moment `since` on."""
+    """The last flushed record of each key, from the moment `since` on."""
 
     since: int
     last: dict[bytes, Event]
 
 
 class CompactedLife:
-    """One random life. If `is_later` is true it began with a recovery, which ended at the moment `began`."""
+    """A random life. If `is_later` is True, it began with a recovery, which ended at the moment `began`."""
 
     is_later = False
 
@@ -70,7 +70,7 @@ class CompactedLife:
 
     @classmethod
     def after(cls, before: CompactedLife, moment: int, directory: Path, killed: Platter) -> CompactedLife:
-        """Return a life that begins with the recovery of what a killed process has left in `directory`."""
+        """Return a life that begins with the recovery of the files that a killed process left in `directory`."""
         life = cls.__new__(cls)
         life.is_later = True
         life.rng, life.config, life.history = before.rng, before.config, []
@@ -162,7 +162,7 @@ class CompactedLife:
     # --- after a cut
 
     def check(self, directory: Path, moment: int) -> int:
-        """Open what a cut has left and check it; raise Violation. Return the number of records found."""
+        """Open the files that a cut left, and check them. Return the number of records. Raise Violation."""
         scheduler = ManualScheduler()
         manager = open_manager(directory, UnsyncedFiles(), ManualClock(BEGIN_MS + 60_000), scheduler, self.config)
         try:
@@ -192,8 +192,8 @@ class CompactedLife:
             if last.value is None:
                 expect(not mine or latest >= last.offset, f"{key!r} was deleted at {last.offset} and is back: {mine}")
             else:
-                # After a kill during a cleaning, the model does not know how far the cleaning had flushed the log:
-                # perhaps up to this tombstone.
+                # After a kill during a cleaning, the model does not know how far the cleaning had flushed the log.
+                # It may have flushed a later tombstone.
                 deleted = self._killed and any(
                     event.key == key and event.value is None and event.offset > last.offset and since <= moment
                     for event, since in self.events.values()

@@ -1,4 +1,4 @@
-"""Fault tests: bad input, bad starts, crashes, full disks; with brokers in processes of their own."""
+"""Fixtures of the fault tests: bad input, bad starts, crashes and full disks, with brokers in their own processes."""
 
 import os
 import tempfile
@@ -22,7 +22,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture
 def scratch(tmp_path: Path) -> Iterator[Path]:
-    """Return a directory in memory if possible: the tests create and delete many thousands of files."""
+    """Return a directory, in memory if possible, since the tests create and delete many thousands of files."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else tmp_path) as directory:
         yield Path(directory)

@@ -19,12 +19,12 @@ from tests.log.support import NOW, Bench
 
 VERSIONS = {0: "0.9.0", 1: "0.10.2", 2: "2.8"}
 CODECS = (0, 1, 0, 2, 3, 0)
-OFFSET = range(8)  # of a batch: no checksum covers it
-LEADER_EPOCH = range(12, 16)  # of format 2: not covered either
+OFFSET = range(8)  # bytes of a batch that no checksum covers
+LEADER_EPOCH = range(12, 16)  # the same, of format 2 only
 
 
 class Place(NamedTuple):
-    """The place of a batch, or of a message set's entry, in its segment."""
+    """A batch, or an entry of a message set, and its place in its segment."""
 
     segment: int  # base offset
     position: int
@@ -34,7 +34,7 @@ class Place(NamedTuple):
 
 @dataclass
 class Original:
-    """The log before it was damaged: `places` in order; `directory` is the log directory."""
+    """The undamaged log, with its batches in order. `directory` is the log directory."""
 
     directory: Path
     magic: int
@@ -50,7 +50,7 @@ class Original:
         return sorted((self.directory / "t-0").glob("*.log"))
 
     def before(self, segment: int, position: int) -> list[tuple[int, bytes]]:
-        """Return the records of all batches that end at `position` of the segment, or before."""
+        """Return the records of all batches that end at or before `position` of the segment."""
         return [
             record
             for place in self.places
@@ -59,7 +59,7 @@ class Original:
         ]
 
     def touched(self, segment: int, damaged: bytes) -> tuple[Place, bool] | None:
-        """Return the first damaged batch, and True if a checksum detects the damage; None if nothing has changed."""
+        """Return (first damaged batch, True if a checksum detects the damage), or None if nothing has changed."""
         data = (self.directory / "t-0" / names.file_name(segment, names.LOG)).read_bytes()
         changed = [at for at, (old, new) in enumerate(zip(data, damaged, strict=True)) if old != new]
         if not changed:
@@ -71,7 +71,7 @@ class Original:
 
 
 def make(directory: Path, magic: int, *, clean: bool, batches: int = 40, segment_bytes: int = 1400) -> Original:
-    """Fill a log in message format `magic`, compressed and not, and stop it, cleanly or as in a crash."""
+    """Fill a log in message format `magic` with compressed and other batches. Stop it, cleanly or as in a crash."""
     settings = {"segment.bytes": segment_bytes, "index.interval.bytes": 200, "segment.index.bytes": 1200}
     config = LogConfig({**settings, "message.format.version": VERSIONS[magic]}, protocol_version="2.8-IV1")
     log = _open(directory, config, clean=True)
@@ -130,7 +130,7 @@ def open_copy(original: Original, target: Path, damage: dict[str, bytes], *, cle
 
 
 def served(log: PartitionLog) -> list[tuple[int, bytes]]:
-    """Return all records that a consumer gets, region by region; check each batch's checksum."""
+    """Return all records that a consumer gets, region by region. Check each batch's checksum."""
     found = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:

@@ -1,7 +1,7 @@
-"""`kafkapy start`, by a program that kills itself between the preparation of a transaction and its completion.
+"""Runs `kafkapy start` and kills the process between the preparation of a transaction and its completion.
 
-`python dying_broker.py SEED KAFKAPY start ...`: after a random number of records that prepare a commit or an abort it
-lets a random number of writes to log files through, and sends itself SIGKILL before, or in the middle of, the next one.
+`python dying_broker.py SEED KAFKAPY start ...` waits for a random number of records that prepare a commit or an abort,
+and for a random number of writes to log files. Then it sends itself SIGKILL before, or during, the next write.
 """
 
 import os
@@ -20,11 +20,11 @@ from kafkapy.tools.main import main
 TOPIC = "__transaction_state"
 PREPARED = (STATES.index("PrepareCommit"), STATES.index("PrepareAbort"))
 MOST_PREPARED = 60
-MOST_WRITES = 12  # about the markers and the last record of one transaction
+MOST_WRITES = 12  # about as many as the markers and the last record of a transaction
 
 
 class Death:
-    """Counts the writes to log files, and kills the process at the chosen one."""
+    """Counts the writes to log files, and kills the process at the chosen write."""
 
     def __init__(self, seed: int) -> None:
         rng = random.Random(seed)

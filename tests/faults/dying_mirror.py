@@ -1,4 +1,4 @@
-"""`kafkapy mirror` that kills itself: `dying_mirror.py MODULE:CLASS.METHOD:before|after:N mirror ...` sends itself
+"""Runs `kafkapy mirror` and kills it: `dying_mirror.py MODULE:CLASS.METHOD:before|after:N mirror ...` sends itself
 SIGKILL before or after the Nth call of the method."""
 
 import importlib

@@ -1,7 +1,7 @@
-"""The sink `kafkapy` in processes that are killed, or whose broker is killed, at a moment that a test has chosen.
+"""The sink `kafkapy` in processes that are killed, or whose broker is killed, at a moment that a test chooses.
 
-An order is a file `order` in a directory: {"id": ..., "moment": ..., "nth": ..., "victim": ...}. The process that
-reaches the moment for the nth time (counted in each process) takes the order, and the victim gets SIGKILL.
+A test orders a kill by a file `order` in a directory: {"id": ..., "moment": ..., "nth": ..., "victim": ...}. The first
+process that reaches the moment for the nth time (counted in each process) takes the order and kills the victim.
 
 Moments: task-request and driver-request (before a request to the broker), task-sent and driver-sent (after a request
 was sent, before its response), task-left-open, before-decision, after-decision, between-ends, before-done, after-done.
@@ -26,7 +26,7 @@ _watched: list[str] = []
 
 
 class DyingSource(DataSource):
-    """A data source with the options of `kafkapy`, and `moments`, the directory of orders."""
+    """A data source with the options of `kafkapy` and one more: `moments`, the directory of orders."""
 
     @classmethod
     def name(cls) -> str:
@@ -104,7 +104,7 @@ def reach(directory: Path, moment: str) -> None:
 
 
 def kill(directory: Path, victim: str) -> None:
-    """Kill the victim. A `broker` gets the signal that the test has chosen, and this process continues."""
+    """Kill the victim. A `broker` gets the signal that the test has chosen, while this process continues."""
     if victim == "nobody":
         return
     if victim == "broker":

@@ -1,10 +1,10 @@
-"""A driver that streams numbers 0, 1, 2, ... into a topic exactly once, as Spark does but without Spark, so that many
-rounds take little time: `python -m tests.faults.epochs_job ARGUMENTS`, as sink_job.
+"""A driver that streams numbers 0, 1, 2, ... into a topic exactly once, like Spark but without Spark, so that many
+rounds take little time: `python -m tests.faults.epochs_job ARGUMENTS`, with the arguments of sink_job.
 
-It imitates Spark: tasks run in worker processes that are used again; tasks are retried when a worker dies; some run
-twice, and one of the two messages is dropped. The commit runs in a process of its own, and an abort follows if it
-fails. An epoch is recorded before it runs and when its commit has returned; the next driver repeats an unfinished one.
-Workers live a moment longer than their driver, as Spark's do.
+The driver imitates Spark. Tasks run in worker processes that are reused, and are retried when a worker dies. Some tasks
+run twice, and one of the two messages is dropped. The commit runs in its own process; if it fails, an abort follows. An
+epoch is recorded before it runs and after its commit has returned. The next driver repeats an unfinished epoch. Workers
+live a moment longer than their driver, like Spark's.
 """
 
 import json
@@ -28,17 +28,17 @@ from kafkapy.spark.sink.delivery import Written, write_exactly_once
 from kafkapy.spark.sink.epochs import abort_epoch, commit_epoch
 from tests.faults.dying_sink import watch
 
-ATTEMPTS = 4  # to run a task
+ATTEMPTS = 4  # most attempts of a task
 WORKERS = 2
 AGAIN = 0.2  # share of epochs with a task that runs twice
 
 
 class Died(Exception):
-    """A worker process died."""
+    """Raised when a worker process has died."""
 
 
 class Worker:
-    """A process that runs functions one after the other."""
+    """A process that runs functions, one at a time."""
 
     def __init__(self, role: str, directory: Path) -> None:
         context = multiprocessing.get_context("fork")
@@ -52,7 +52,7 @@ class Worker:
             self.connection.send((function, args))
 
     def receive(self) -> Any:
-        """Return the function's result; raise its exception, or Died if the process died."""
+        """Return the function's result. Raise RuntimeError if it failed, Died if the process died."""
         try:
             good, result = self.connection.recv()
         except (EOFError, OSError):
@@ -116,7 +116,7 @@ class Driver:
         self._note("done", str(epoch))
 
     def _write(self, epoch: int) -> list[Written]:
-        """Run the tasks; return one message of each, the first one of a task that ran twice."""
+        """Run the tasks. Return the first message of each task."""
         messages: dict[int, Written] = {}
         waiting = list(range(self._tasks)) + ([0] if random.random() < AGAIN else [])
         attempts = dict.fromkeys(waiting, 0)
@@ -175,8 +175,8 @@ def main() -> None:
     (directory / "driver.new").write_text(json.dumps([os.getpid()]))
     (directory / "driver.new").rename(directory / "driver")
     print("ready", flush=True)
-    # In its last life a driver finishes two epochs. The first may be one that an earlier driver has finished, but whose
-    # left-over transactions it had no time to abort: the second aborts them.
+    # The last driver finishes two epochs. The first may be one that an earlier driver had finished without aborting its
+    # left-over transactions. The second epoch aborts these.
     left = 2 if wanted["last"] else None
     while left != 0:
         try:

@@ -1,4 +1,4 @@
-"""A disk of which one operation fails, and two logs on two disks that run on it."""
+"""A disk of which one operation fails, and logs in two directories of which one is on that disk."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ CONFIG = LogConfig(
 
 
 class FailingDisk(UnsyncedFiles):
-    """Files of which operation number `fail_at` (from 1) fails, counting those of `kinds` in the directory `where`.
+    """Files of which operation number `fail_at` fails, counted from 1 among those of `kinds` in the directory `where`.
 
-    Kinds: write, create, open, truncate, rename, unlink, sync, read. A failing write leaves the first half of its
-    bytes there if it is `torn`. A `short` write does not fail: it writes half of the bytes and returns that number, and
-    the write after it fails, if there is an error at all.
+    Kinds: write, create, open, truncate, rename, unlink, sync, read. With `torn`, a failing write leaves the first half
+    of its bytes. With `short`, the write does not fail but writes half of its bytes and returns their number; with an
+    `error`, the next write fails.
     """
 
     def __init__(self, where: Path, error: int | None, kinds: set[str], *, torn: bool = False, short: bool = False):
@@ -42,7 +42,7 @@ class FailingDisk(UnsyncedFiles):
         self.fail_at = 0
         self.count = 0
         self.failed: str | None = None  # the failed operation
-        self.after: list[str] = []  # operations in the directory since then
+        self.after: list[str] = []  # operations in the directory after the failed one
 
     def _fails(self, kind: str, path: str) -> bool:
         if not (path + os.sep).startswith(self.where):
@@ -123,7 +123,7 @@ class FailingDisk(UnsyncedFiles):
 
 
 class Pair:
-    """One log in each of two directories, `bad` and `good`; acknowledged records by topic, as {offset: value}."""
+    """A log in each of two directories, `bad` and `good`. `acknowledged` is {topic: {offset: value}}."""
 
     def __init__(self, directory: Path, files: Files) -> None:
         self.directory = directory
@@ -154,7 +154,7 @@ class Pair:
         return dict(self.manager.directories())[self.directory / topic] is None
 
     def live(self) -> None:
-        """Append, roll, flush, checkpoint, read and delete; continue after each refusal, as a broker does."""
+        """Append, roll, flush, checkpoint, read and delete. Continue after each refusal, as a broker does."""
         for number in range(4):
             for topic in ("bad", "good"):
                 log = self.log(topic)
@@ -207,14 +207,14 @@ class Pair:
         return [(offset, value) for offset, value in values_of(self.log(topic)) if offset >= self.start[topic]]
 
     def restart_on_good_disks(self) -> None:
-        """Close the logs as the broker would, and open them on disks that work."""
+        """Close the logs as a broker does, and open them on disks that work."""
         self.manager.close()
         self._scheduler.tasks.clear()
         self.manager = self._open(UnsyncedFiles())
 
 
 def faults() -> dict[str, tuple[int | None, set[str], dict[str, bool]]]:
-    """Return the faults by name: the error, the operations that may fail, and how writes fail."""
+    """Return the faults by name: (error, operations that may fail, options of failing writes)."""
     changes = {"write", "create", "truncate", "rename"}
     return {
         "full disk": (errno.ENOSPC, changes, {}),

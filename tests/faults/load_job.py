@@ -1,4 +1,4 @@
-"""A load that can be killed: load_job.py BOOTSTRAP TOPIC DIRECTORY [FROM_MS]; with a time it loads again from there.
+"""A load that can be killed: load_job.py BOOTSTRAP TOPIC DIRECTORY [FROM_MS]. With a time, it reloads from there.
 
 Prints "begun" when it begins and the number of rows when it is done. The load runs in this process, without a JVM.
 """

@@ -1,4 +1,4 @@
-"""Open what a power cut has left and compare it with the model."""
+"""Opens the files that a power cut left, and compares them with the model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.log.support import ManualScheduler
 
 
 class Violation(AssertionError):
-    """The log has lost records that it must keep, has records that were never appended, or contradicts itself."""
+    """Raised if the log lost records that it must keep, has records that were never appended, or contradicts itself."""
 
 
 def expect(condition: bool, what: str) -> None:
@@ -24,7 +24,7 @@ def expect(condition: bool, what: str) -> None:
 
 
 def check_directory(directory: Path, topics: list[Topic], moment: int, rng: random.Random) -> int:
-    """Open the directory and check every topic; return the number of records found."""
+    """Open the directory and check every topic. Return the number of records found."""
     scheduler = ManualScheduler()
     manager = open_manager(directory, UnsyncedFiles(), ManualClock(BEGIN_MS + 3_600_000), scheduler, topics)
     found = 0
@@ -67,8 +67,8 @@ def check_records(topic: Topic, log: PartitionLog, batches: list[Stored], moment
     following = None
     bases = log.segments.base_offsets
     for offset in records:
-        # Gaps are allowed only before a segment: the name or the end of the previous segment is lost, and none of
-        # that was flushed.
+        # Gaps are allowed only before a segment: the name or the end of the previous segment is lost, if it was not
+        # flushed.
         expect(following in (None, offset) or offset in bases, f"{where} has a gap before offset {offset}")
         following = offset + 1
     last = log.segments.active
@@ -80,10 +80,10 @@ def check_records(topic: Topic, log: PartitionLog, batches: list[Stored], moment
 
 
 def is_whole(log: PartitionLog, batches: list[Stored], start: int) -> bool:
-    """Return True if no records are missing in between, and no segment before `start` has come back in part.
+    """Return True if the log has no gap, and no segment before `start` has partly come back.
 
-    Otherwise a snapshot taken behind the gap may know producers, and a lookup by time may end in an empty segment or in
-    one without a time index and find nothing, as with Kafka.
+    Otherwise, as in Kafka, a snapshot after the gap may have producers that the log lacks, and a lookup by time may
+    find nothing because it ends in an empty segment or in one without a time index.
     """
     begins = [batch.base_offset for batch in batches[1:]]
     ends = [batch.records[-1][0] + 1 for batch in batches[:-1]]
@@ -108,7 +108,7 @@ def check_times(log: PartitionLog, batches: list[Stored], rng: random.Random) ->
 
 
 def check_epochs(log: PartitionLog, batches: list[Stored]) -> None:
-    """Check the epochs of flushed batches: a moved start or end is written to the file at once, and may come back."""
+    """Check the leader epochs of flushed batches. A moved start or end of the epochs may be undone by the cut."""
     for batch in batches:
         offset = batch.records[-1][0]
         epoch = log.leader_epochs.epoch_for_offset(offset)
@@ -152,14 +152,14 @@ def check_transactions(log: PartitionLog, batches: list[Stored]) -> None:
 
 
 def check_producers(log: PartitionLog, batches: list[Stored]) -> None:
-    """Check that each producer's last batch is recognized as a duplicate, and that its next batch is accepted."""
+    """Check that each producer's last batch is recognized as a duplicate, and the producer's next batch is accepted."""
     latest = {batch.producer_id: batch for batch in batches if batch.producer_id >= 0 and batch.marker is None}
     first = {batch.producer_id: batch for batch in reversed(batches)}
     for producer, batch in latest.items():
         if first[producer].marker is not None:
-            continue  # only its marker was left, so the producer had to begin with sequence 0 again
+            continue  # only a marker was left, so the producer's sequence began at 0 again
         if len(batch.records) <= batch.last_sequence - batch.base_sequence:
-            continue  # the log begins inside it
+            continue  # the log begins inside the batch
         records = [(timestamp, None, value, []) for _, value, timestamp in batch.records]
         again = _append_one(
             log,

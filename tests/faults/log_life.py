@@ -48,9 +48,9 @@ class Stored(NamedTuple):
 
 
 class Life:
-    """One random life: `act` does one random action; `description` lists them, with the moments of their begin and end.
+    """A random life: `act` does a random action, and `description` lists the actions with the moments of begin and end.
 
-    If `is_later` is true the life began with a recovery, which ended at the moment `began`.
+    If `is_later` is True, the life began with a recovery, which ended at the moment `began`.
     """
 
     is_later = False
@@ -73,9 +73,9 @@ class Life:
 
     @classmethod
     def after(cls, before: Life, moment: int, directory: Path, killed: Platter | None) -> Life:
-        """Return a life on what a cut has left in `directory`: it begins with the recovery.
+        """Return a life that begins with the recovery of the files that a cut left in `directory`.
 
-        `killed`: the disk, if only the process died.
+        `killed` is the disk if only the process died, None after a power cut.
         """
         life = cls.__new__(cls)
         topics = [topic.after(moment) for topic in before.topics]
@@ -102,7 +102,7 @@ class Life:
         else:
             topic.found(log.topic_id, records, log.log_start_offset, log.log_end_offset)
         topic.sequences = {one.producer_id: one.last_sequence + 1 for one in log.active_producers()}
-        if log.topic_id is None:  # the cut came before its creation was complete, or it was to be deleted
+        if log.topic_id is None:  # the topic was being created or deleted at the cut
             log.assign_topic_id(self.rng.randbytes(16))
             topic.topic_id = log.topic_id
         log.set_high_watermark(log.log_end_offset)
@@ -111,7 +111,7 @@ class Life:
         topic.claim(self.moment, self.moment, log.log_start_offset, log.recovery_point, log.log_end_offset)
 
     def end(self) -> None:
-        """Close all descriptors, as the death of the process does."""
+        """Close all descriptors, as the end of the process does."""
         self.manager.dirs.unlock()
 
     @property
@@ -119,7 +119,7 @@ class Life:
         return len(self.files.journal)
 
     def act(self) -> None:
-        """Do one random action, and update the model with what it has added and removed."""
+        """Do a random action, and update the model with the records that it added and removed."""
         topic = self.rng.choice(self.topics)
         log = self.manager.get(topic.name, 0)
         began = self.moment
@@ -150,7 +150,7 @@ class Life:
             elif each.claims[-1].topic_id is not None:
                 each.gone(began, self.moment)
 
-    # --- actions: each returns what it has done
+    # --- actions: each returns its description
 
     def _make(self, topic: Topic) -> str:
         topic.topic_id = self.rng.randbytes(16)
@@ -185,7 +185,7 @@ class Life:
         producer = self.rng.choice((*PRODUCERS, *TRANSACTIONAL, -1))
         if producer < 0:
             return produced(records, codec=self.rng.choice(CODECS))
-        # The log may have lost the producer's records and its state, so use a sequence that was never used.
+        # The log may have lost the producer's records and state, so continue with a sequence that was never used.
         sequence = topic.sequences.get(producer, self._number)
         topic.sequences[producer] = sequence + len(values)
         return produced(
@@ -241,7 +241,7 @@ class Life:
         return f"retention, which leaves {log.log_start_offset} on"
 
     def _truncate(self, topic: Topic, log: PartitionLog) -> str:
-        """Truncate as a follower does whose leader has other records there."""
+        """Truncate like a follower whose leader has other records."""
         last = [batch.base_offset for batch in stored(log)[-4:] if batch.base_offset >= log.log_start_offset]
         if not last:
             return "nothing to truncate"
@@ -294,12 +294,12 @@ def open_manager(
 
 
 def produced(records: list[tuple[int, None, bytes, list[tuple[str, bytes]]]], **options: int) -> memoryview:
-    """Return a batch as it comes from the network."""
+    """Return a batch like one from the network."""
     return memoryview(bytearray(build(records, **options)))
 
 
 def stored(log: PartitionLog, start: int | None = None) -> list[Stored]:
-    """Return the log's batches from its start (or `start`) on, read as by a consumer; check each batch's CRC."""
+    """Return the log's batches from its start (or `start`) on, read like a consumer does. Check each batch's CRC."""
     batches = []
     offset = log.log_start_offset if start is None else start
     while offset < log.log_end_offset:

@@ -1,4 +1,4 @@
-"""A plain model of what must be readable after a power cut: which value was appended where, and what removed it.
+"""A plain model of the records that must be readable after a power cut: the values by offset, and their removals.
 
 Moments are numbers of changes in the journal of the disk (see harness.power_cut).
 """
@@ -14,12 +14,12 @@ FOREVER = 1 << 62
 
 
 class Claim(NamedTuple):
-    """What must be true of a topic from the moment `since` on, until its next claim."""
+    """A statement about a topic that must hold from the moment `since` on, until the next claim."""
 
     since: int
     topic_id: bytes | None  # None: the topic is deleted, or its creation has not finished
     must: dict[int, bytes]  # by offset: records covered by a finished flush whose removal has not begun
-    start: int = 0  # records below it are deleted, or will be, and may come back
+    start: int = 0  # records below are being deleted, and may come back
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Topic:
     claims: list[Claim] = field(default_factory=list)
     _flushed: dict[int, bytes] = field(default_factory=dict)  # flushed before the process was killed, by offset
     _appended: dict[int, list[Appended]] = field(default_factory=dict)
-    _cut_at: int = FOREVER  # records from here on were cut off, and may come back until a flush beyond it
+    _cut_at: int = FOREVER  # truncated records from here on may come back until a flush beyond
 
     def append(self, first_offset: int, values: list[bytes], began: int) -> None:
         for offset, value in enumerate(values, first_offset):
@@ -60,8 +60,8 @@ class Topic:
         self.records = {}
 
     def claim(self, began: int, ended: int, log_start: int, flushed: int, log_end: int) -> None:
-        """Add the claim of an action: what it removes may be missing from `began` on; what it adds must be there
-        from `ended` on."""
+        """Add the claim of an action: records that it removes may be missing from `began` on, and records that it adds
+        must be there from `ended` on."""
         before, start = self.claims[-1], log_start
         if before.topic_id == self.topic_id:
             start = max(log_start, before.start)
@@ -79,12 +79,12 @@ class Topic:
             self._end_of_others(ended)
 
     def gone(self, began: int, ended: int) -> None:
-        """Note the topic's deletion: none of its records may be found from `ended` on."""
+        """Record the topic's deletion: none of its records may be found from `ended` on."""
         self.claims.append(Claim(began, None, {}, self.claims[-1].start))
         self._end_of_others(ended)
 
     def _end_of_others(self, moment: int) -> None:
-        """Note that records which the log no longer has may not be found after `moment`, except below its first one."""
+        """Record that removed records must not be found after `moment`, except those below the log's first record."""
         begin = min(self.records, default=0)
         for offset, values in self._appended.items():
             for each in values:
@@ -96,7 +96,7 @@ class Topic:
         return next(claim for claim in reversed(self.claims) if claim.since <= moment)
 
     def may_be(self, offset: int, value: bytes, moment: int) -> bool:
-        """Return True if a cut at `moment` may leave this record: appended by then, and not removed for good."""
+        """Return True if a cut at `moment` may leave this record: it was appended by then, and not removed for good."""
         return any(each.value == value and each.since <= moment < each.until for each in self._appended.get(offset, ()))
 
     def after(self, moment: int) -> Topic:
@@ -109,13 +109,13 @@ class Topic:
         return other
 
     def found(self, topic_id: bytes | None, records: dict[int, bytes], log_start: int, log_end: int) -> None:
-        """Note the records found after a cut: they were on the disk, so they must stay. Others may still come back."""
+        """Take over the records found after a cut. They were on the disk, so they must stay. Others may come back."""
         self.topic_id, self.records, self._cut_at = topic_id, records, log_end
         start = max([log_start, *(claim.start for claim in self.claims if topic_id is not None)])
         self.claims = [Claim(0, topic_id, dict(records), start)]
 
     def found_after_kill(self, topic_id: bytes | None, records: dict[int, bytes], log_end: int) -> None:
-        """Note the records found after a kill: they may not be on the disk, so only flushed ones must stay."""
+        """Take over the records found after a kill. They may not be on the disk, so only flushed ones must stay."""
         self.topic_id, self.records, self._cut_at = topic_id, records, log_end
         (claim,) = self.claims
         self._flushed = claim.must

@@ -1,4 +1,4 @@
-"""Two clusters, a writer that produces to one of them all the time, and mirrors in processes of their own."""
+"""Two clusters, a writer that always produces to one of them, and mirrors in their own processes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Side:
 
 
 def _end_session(zookeeper: str) -> None:
-    """End the session of a killed broker: ZooKeeper would need some seconds to expire it."""
+    """Delete the ephemeral nodes of a killed broker, instead of waiting some seconds for its session to expire."""
     keeper = KazooClient(zookeeper)
     keeper.start()
     for path in ("/brokers/ids/0", "/controller"):
@@ -70,7 +70,7 @@ def _end_session(zookeeper: str) -> None:
 
 
 class Writing:
-    """A thread that writes each number once, with a key or without a key, until stop() is called."""
+    """A thread that writes each number once, with or without a key, until stop() is called."""
 
     def __init__(self, servers: str) -> None:
         self.written = 0
@@ -103,7 +103,7 @@ class Writing:
 
 
 class MirrorProcess:
-    """`kafkapy mirror`, or with `moment` dying_mirror.py, which does the same and kills itself at that moment."""
+    """A process of `kafkapy mirror` or, with `moment`, of dying_mirror.py, which kills itself at that moment."""
 
     def __init__(self, directory: Path, name: str, words: list[str], moment: str | None = None) -> None:
         command = [*kafkapy_command()]
@@ -114,7 +114,7 @@ class MirrorProcess:
         self.process = Process(self._command, self.log)
 
     def wait_until_it_has_begun(self) -> None:
-        """Wait until the mirror has reached both clusters. From then on it waits for a cluster that is away."""
+        """Wait until the mirror has reached both clusters. From then on, it waits for a cluster that is away."""
         deadline = time.monotonic() + PATIENCE_S
         while "kafkapy: mirroring" not in self.log.read_text():
             assert self.runs, self.log.read_text()
@@ -177,7 +177,7 @@ class Life:
         return "read_committed" if self.exactly_once else "read_uncommitted"
 
     def mirrored(self) -> int:
-        """Return the sum of the target's end offsets, about the number of records; wait until the target answers."""
+        """Return the sum of the target's end offsets, about the number of records. Wait until the target answers."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -198,7 +198,7 @@ class Life:
             time.sleep(0.02)
 
     def counted(self) -> Counter[int]:
-        """Wait until all numbers are in the target; return how often each is there."""
+        """Wait until all numbers are in the target. Return how often each number is there."""
         self.writing.stop()
         found: Counter[int] = Counter()
         deadline = time.monotonic() + PATIENCE_S

@@ -1,4 +1,4 @@
-"""Cut the power after each change of a random life, check what is left, and start later lives on some of it."""
+"""Cuts the power after each change of a random life, checks the files that are left, and starts later lives on some."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ CUTS = [loss for loss in Loss if loss is not Loss.NOTHING]
 
 @dataclass
 class Figures:
-    """Counts of what a run has tried."""
+    """Counts of the cases that a run has tried."""
 
     changes: int = 0
     cuts: int = 0
-    records: int = 0  # the sum of the records found after all cuts
+    records: int = 0  # records found after all cuts together
     later_lives: int = 0
-    after_kills: int = 0  # later lives that began after a kill of the process alone
+    after_kills: int = 0  # later lives that began after a kill, without a power cut
     in_recoveries: int = 0  # later lives that began during the recovery of another later life
 
 
 def cut_everywhere(life: Life | CompactedLife, scratch: Path, figures: Figures, later_lives: Sequence[int]) -> None:
-    """Cut the power after each change of the life, with a randomly chosen kind of loss, and check what is left.
+    """Cut the power after each change of the life, with a random kind of loss, and check the files that are left.
 
-    `later_lives[0]` of these cuts are followed by a later life on what is left. The power is cut after each of its
-    changes too, those of its recovery included; `later_lives[1]` cuts in its recovery are followed by another life,
-    and so on. At every second of these moments (of a compacted life: at all of them) only the process is killed, so
-    that a later power cut can still lose what it had not synced.
+    After `later_lives[0]` of these cuts, a later life begins on the files. The power is cut after each change of the
+    later life, too, including those of its recovery. After `later_lives[1]` cuts in its recovery another life begins,
+    and so on. At every second of the moments with a later life (of a compacted life: at all) only the process is
+    killed, so that a later power cut can still lose unsynced changes.
     """
     count, *next_counts = later_lives or (0,)
     platter = Platter(life.files.journal)
@@ -111,7 +111,7 @@ def live_and_cut(
     later_lives: Sequence[int] = (),
     kind: type[Life] | type[CompactedLife] = Life,
 ) -> None:
-    """Run a whole life chosen by the seed and cut it everywhere. Raise Violation, with the list of all actions."""
+    """Run a whole life with choices by the seed, and cut it everywhere. Raise Violation with a list of all actions."""
     directory = scratch / "live"
     directory.mkdir()
     life = kind(directory, random.Random(seed))

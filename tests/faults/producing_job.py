@@ -24,7 +24,7 @@ class Said(CallbackHandler):
 
 
 def say(what: str, messages: Sequence[KeyedMessage]) -> None:
-    """Print the lines in one write: a line that is cut off would show a different number."""
+    """Print the lines in one write, since a line that is cut off would show another number."""
     sys.stdout.write("".join(f"{what} {int(message.message)}\n" for message in messages))
     sys.stdout.flush()
 

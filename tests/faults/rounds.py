@@ -1,4 +1,4 @@
-"""How many rounds the fault tests run: KAFKAPY_FAULT_ROUNDS=200 for the full length, otherwise a few."""
+"""The number of rounds of the fault tests: set KAFKAPY_FAULT_ROUNDS=200 for the full length."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import os
 
 
 def rounds(few: int) -> int:
-    """Return the number of rounds: KAFKAPY_FAULT_ROUNDS, or `few` if it is not set."""
+    """Return KAFKAPY_FAULT_ROUNDS, or `few` if it is not set."""
     return int(os.environ.get("KAFKAPY_FAULT_ROUNDS", few))

@@ -1,4 +1,4 @@
-"""A table that is being written arrives complete, each row once, though its broker is killed or stopped meanwhile."""
+"""A table arrives complete, each row once, although the broker is killed or stopped during the write."""
 
 import threading
 import time
@@ -17,15 +17,15 @@ from tests.harness.brokers import KafkapyBroker, free_port
 pytestmark = pytest.mark.not_quick
 
 ROUNDS = rounds(2)
-ROWS = 500  # in a record batch
-BATCHES = 30  # at least, between two stops of the broker
+ROWS = 500  # in an Arrow record batch
+BATCHES = 30  # fewest batches between two stops of the broker
 PATIENCE_S = 60.0
 PARTITIONS = 3
 SETTINGS = {"transaction.state.log.num.partitions": "3"}
 
 
 class Writing:
-    """A thread that writes until it is stopped; counts the rows that the writer accepted."""
+    """A thread that writes until it is stopped. `taken` counts the rows that the writer accepted."""
 
     def __init__(self, servers: str, transactional_id: str | None) -> None:
         self.taken = 0
@@ -84,7 +84,7 @@ def test_a_write_continues_after_its_broker_restarts(tmp_path: Path, transaction
         for number in range(ROUNDS):
             writing.wait_for(writing.taken + BATCHES)
             if number % 2:
-                broker.stop()  # after a clean stop the broker knows only the last batch of each producer
+                broker.stop()  # the broker then knows only the last batch of each producer
             else:
                 broker.kill()
             broker = KafkapyBroker(tmp_path, SETTINGS, port=port)

@@ -33,7 +33,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[brokers.Broker]
 
 @pytest.fixture
 def topic(broker: brokers.Broker, request: pytest.FixtureRequest) -> Iterator[str]:
-    """Create a topic with one record; check after the test that it still has exactly this record."""
+    """Create a topic with one record. Check after the test that the topic still has exactly this record."""
     name = f"t{zlib.crc32(request.node.name.encode())}"
     with Connection(broker.bootstrap) as connection:
         assert connection.create_topic(name) == 0
@@ -96,7 +96,7 @@ def test_responses_to_requests_before_a_bad_frame_are_sent(broker: brokers.Broke
 
 
 def test_the_log_names_the_peer_and_the_size(broker: brokers.Broker) -> None:
-    # From an address of its own: only the first lines about an address in a second are written.
+    # The test uses its own address, since only the first lines a second about an address are logged.
     with Connection(broker.bootstrap, source="127.0.0.2") as connection:
         peer = connection.socket.getsockname()[1]
         connection.send(struct.pack(">i", 123_456_789))
@@ -107,7 +107,7 @@ def test_the_log_names_the_peer_and_the_size(broker: brokers.Broker) -> None:
 
 def test_api_versions_of_an_unknown_version_is_answered_with_the_supported_versions(broker: brokers.Broker) -> None:
     with Connection(broker.bootstrap) as connection:
-        answer = connection.ask(raw.API_VERSIONS, 99, b"\0\5who?\0040.1\0")  # header version 2: no tags, then the rest
+        answer = connection.ask(raw.API_VERSIONS, 99, b"\0\5who?\0040.1\0")  # header v2: no tags, then the body
         (code, count) = struct.unpack_from(">hi", answer)
         assert code == UNSUPPORTED_VERSION
         offered = [struct.unpack_from(">hhh", answer, 6 + 6 * number) for number in range(count)]
@@ -214,7 +214,7 @@ def test_zstd_needs_a_request_version_that_allows_it(broker: brokers.Broker, top
 
 
 def packer_of(codec: int) -> Any:
-    """Return a compressor with compress() and flush() for a codec of record batches."""
+    """Return a compressor for a codec of record batches, with methods compress() and flush()."""
     if codec == 1:
         return zlib.compressobj(9, wbits=31)
     if codec == 3:
@@ -226,7 +226,7 @@ def packer_of(codec: int) -> Any:
 @pytest.mark.parametrize("codec", [1, 3, 4], ids=["gzip", "lz4", "zstd"])
 def test_a_zip_bomb_is_refused_and_costs_no_memory(broker: brokers.Broker, topic: str, codec: int) -> None:
     before = resident_mib(broker)
-    size = (1 << 30) if codec == 4 else (200 << 20)  # zeros as one record's value: less than a megabyte on the wire
+    size = (1 << 30) if codec == 4 else (200 << 20)  # the size of a value of zeros, below 1 MB on the wire
     head = b"\0" + raw.varint(0) + raw.varint(0) + raw.varint(-1) + raw.varint(size)
     packer = packer_of(codec)
     packed = bytearray(packer.begin() if codec == 3 else b"")
@@ -247,12 +247,12 @@ def test_a_zip_bomb_is_refused_and_costs_no_memory(broker: brokers.Broker, topic
 def test_an_illegal_topic_name_is_refused(broker: brokers.Broker, name: str) -> None:
     with Connection(broker.bootstrap) as connection:
         assert connection.create_topic(name) == INVALID_TOPIC
-    # A metadata request does not create it either: Metadata v1 creates missing topics.
+    # Metadata v1 creates missing topics, but not this one.
     with Connection(broker.bootstrap) as connection:
         answer = connection.ask(raw.METADATA, 1, raw.array([raw.string(name)]))
         assert struct.pack(">h", INVALID_TOPIC) + raw.string(name) in answer
     if broker.kind == "kafkapy":
-        # Only legal topics of the test below may exist.
+        # Only the legal topics of the next test may exist.
         assert not [path for path in broker.data.rglob("*") if path.name.rpartition("-")[0] == name and name]
 
 

@@ -1,4 +1,4 @@
-"""A broker that cannot start says why in a sentence that names the value, and ends with the right exit code."""
+"""A broker that cannot start says why in a sentence with the wrong value, and ends with the right exit code."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ GOLDEN = Path(__file__).parents[1] / "data" / "golden" / "kafka-3.9.1-v2" / "dat
 
 
 def refused(*arguments: str) -> tuple[int, str]:
-    """Start a broker that must fail; return its exit code and output. The test fails if the broker stays up."""
+    """Start a broker that must fail. Return its exit code and error output. The test fails if the broker stays up."""
     done = subprocess.run(
         [*kafkapy_command(), "start", *arguments], capture_output=True, text=True, timeout=30, check=False
     )
@@ -28,7 +28,7 @@ def refused(*arguments: str) -> tuple[int, str]:
 
 
 def of(directory: Path | str, *more: str) -> list[str]:
-    """Return the arguments of a start that succeeds if the directory is good."""
+    """Return the arguments of a start that succeeds if the directory can be used."""
     settings = [f"log.dirs={directory}", "listeners=PLAINTEXT://127.0.0.1:0", *more]
     return [word for setting in settings for word in ("-o", setting)]
 
@@ -52,7 +52,7 @@ def test_a_data_directory_that_cannot_be_created(tmp_path: Path) -> None:
 def test_a_data_directory_that_is_not_writable(tmp_path: Path) -> None:
     directory = tmp_path / "data"
     directory.mkdir(mode=0o555)
-    if os.access(directory, os.W_OK):  # root may write everywhere but in the kernel's own file system
+    if os.access(directory, os.W_OK):  # root may write everywhere except in /sys
         directory = Path("/sys/kernel")
     code, output = refused(*of(directory))
     assert code == FAILED

@@ -1,7 +1,7 @@
-"""Damaged segment files: the log recovers to the longest valid prefix, says where it ends, and serves no more.
+"""Damaged segment files: the log recovers to its longest valid prefix, logs where that ends, and serves only that.
 
-After a clean stop nothing is scanned, as in Kafka: a damaged batch is served as it is, and the consumer's check of the
-CRC finds the damage; `kafkapy log verify` finds it too. The broker only must not fail.
+As in Kafka, segments are not scanned after a clean stop: a damaged batch is served unchanged, and the consumer's check
+of the CRC finds the damage, as does `kafkapy log verify`. The broker only must not fail.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def zeros(block: bytes, others: bytes, rng: random.Random) -> bytes:
 
 
 def misplaced(block: bytes, others: bytes, rng: random.Random) -> bytes:
-    """Return a good block of the same segment, so that it can be written in the wrong place."""
+    """Return an undamaged block from another place of the same segment."""
     at = rng.randrange(0, max(len(others) - len(block), 1), BLOCK)
     return others[at : at + len(block)].ljust(len(block), b"\0")
 
@@ -54,7 +54,7 @@ DAMAGES: list[Damage] = [flipped_bit, nonsense, zeros, misplaced]
 
 
 def damaged(original: Original, damage: Damage, rng: random.Random) -> Iterator[tuple[Path, bytes]]:
-    """Yield each segment with each of its blocks damaged, one at a time."""
+    """Yield (segment, its content with one damaged block) for each block of each segment."""
     for path in original.segments:
         data = path.read_bytes()
         for start in range(0, len(data), BLOCK):
@@ -63,7 +63,7 @@ def damaged(original: Original, damage: Damage, rng: random.Random) -> Iterator[
 
 
 def prefix_of_content(found: list[tuple[int, bytes]], original: Original) -> bool:
-    """Return True if these are records of the log in their order, with increasing offsets."""
+    """Return True if the values are in the log in this order, and the offsets increase."""
     values = iter([value for _, value in original.records])
     offsets = [offset for offset, _ in found]
     return all(value in values for _, value in found) and offsets == sorted(set(offsets))
@@ -108,7 +108,7 @@ def test_after_a_crash_the_log_ends_before_the_damaged_block(
 
 
 def append_one(log: PartitionLog) -> int:
-    """Append one record at the end of the log; return its offset."""
+    """Append a record to the log. Return its offset."""
     end = log.log_end_offset
     verdicts = log.append([batch("on")], max(log.leader_epochs.latest_epoch, 0))
     assert isinstance(verdicts, list)
@@ -148,7 +148,7 @@ def verified(partition: Path) -> list[str]:
 
 
 def fetched(log: PartitionLog, offset: int) -> list[tuple[int, bytes]]:
-    """Return the records of one fetch up to the first wrong checksum."""
+    """Return the records of a fetch up to the first wrong checksum."""
     try:
         region = log.read(offset, 1 << 20, min_one=True, max_offset=log.log_end_offset).region
     except KafkaError as error:
@@ -166,7 +166,7 @@ def fetched(log: PartitionLog, offset: int) -> list[tuple[int, bytes]]:
 
 
 def test_a_segment_cut_at_any_byte_ends_behind_its_last_whole_batch(scratch: Path, magic: int) -> None:
-    """The cuts include every byte of every batch header."""
+    """The segment is cut at every byte, also inside of batch headers."""
     original = make(scratch / "original", magic, clean=False, batches=9, segment_bytes=400)
     for path in original.segments:
         data = path.read_bytes()
@@ -175,14 +175,14 @@ def test_a_segment_cut_at_any_byte_ends_behind_its_last_whole_batch(scratch: Pat
             found = served(log)
             valid = original.before(int(path.stem), size)
             assert found[: len(valid)] == valid, size
-            # If the cut leaves only whole batches, nothing shows that there were more: then later segments stay.
+            # If the cut leaves only whole batches, nothing shows that some are missing, so later segments stay.
             whole = any(place.position == size for place in original.places if place.segment == int(path.stem))
             assert found == valid or (whole and set(found) <= set(original.records)), size
             log.abandon()
 
 
 def test_bytes_of_a_header_behind_the_end_are_cut_off(scratch: Path, magic: int) -> None:
-    """Only the first bytes of a batch were written: every number of bytes, up to all but one."""
+    """Only the first bytes of the last batch were written: any number of bytes, up to all but one."""
     original = make(scratch / "original", magic, clean=False, batches=9, segment_bytes=400)
     last = original.segments[-1]
     data = last.read_bytes()

@@ -1,4 +1,4 @@
-"""A full or broken disk at every operation: acknowledged records stay, and the other directory is not affected."""
+"""With a full or broken disk at any operation, acknowledged records stay and the other directory is not affected."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ def test_acknowledged_records_stay_whichever_operation_fails(scratch: Path, faul
 
 
 def _went_on(pair: Pair, disk: FailingDisk, where: str) -> None:
-    """Check a log that stayed online after a shortage: no refused record is there."""
+    """Check that a log that stayed online after a shortage has no refused record."""
     assert disk.error is None or disk.error in SHORTAGES, where
     found = pair.found("bad")
     if disk.failed is not None and disk.failed.startswith("open"):
-        # A flush could not open the file to sync: the records are there once, though they were not acknowledged.
+        # If a flush could not open the file, the records are there once, although they were not acknowledged.
         assert set(found) >= set(pair.expected("bad")), where
         assert len({value for _, value in found}) == len(found), where
     else:
@@ -86,7 +86,7 @@ def _went_offline(pair: Pair, disk: FailingDisk, where: str) -> None:
     assert not (pair.directory / "bad" / ".kafka_cleanshutdown").exists(), where
 
 
-# --- the proof of the proof
+# --- the checks find broken code
 
 
 def failed_syncs_forgotten(patch: pytest.MonkeyPatch) -> None:
@@ -126,7 +126,7 @@ def test_the_checks_fail_for_a_broken_log(
 
 
 def start(directory: Path, files: Files) -> BrokerServer:
-    """Start a broker with two log directories, whose acknowledgements wait for a sync. The first has the metadata."""
+    """Start a broker with two log directories that acknowledges only synced records. The first has the metadata."""
     settings = {
         "log.dirs": f"{directory / 'good'},{directory / 'bad'}",
         "listeners": "PLAINTEXT://127.0.0.1:0",
@@ -164,7 +164,7 @@ def test_a_broker_takes_a_broken_directory_offline_and_continues_with_the_others
         assert disk.failed.startswith(kind)
         for topic in topics:
             code, high, _ = connection.fetch(topic, 0, 0)
-            assert (code, high) == ((NOT_LEADER_OR_FOLLOWER, -1) if topic in lost else (0, 8))  # of Fetch before v6
+            assert (code, high) == ((NOT_LEADER_OR_FOLLOWER, -1) if topic in lost else (0, 8))  # as in Fetch before v6
         assert connection.create_topic("new") == 0
         assert connection.produce("new", 0, values(b"x"), version=7) == (0, 0)
     server.stop()
@@ -176,7 +176,7 @@ def test_a_broker_takes_a_broken_directory_offline_and_continues_with_the_others
             for topic in topics:
                 code, end = connection.end_offset(topic, 0)
                 assert code == 0
-                # The record whose sync failed is in the file all the same; it was only not acknowledged.
+                # The record whose sync failed was not acknowledged, but is in the file.
                 more = 1 if topic in lost and kind == "sync" else 0
                 assert acknowledged[topic] <= end <= acknowledged[topic] + more
                 code, _, records = connection.fetch(topic, 0, 0)

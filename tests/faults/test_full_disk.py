@@ -1,4 +1,4 @@
-"""The disk is full: the producer gets an error, no torn batch is served, and the broker recovers with free space."""
+"""On a full disk, producers get an error, no torn batch is served, and the broker continues when there is space."""
 
 import re
 import threading
@@ -41,7 +41,7 @@ def value(number: int) -> bytes:
 
 
 def fill_by_producing(connection: Connection, topic: str, first: int) -> int:
-    """Produce until the broker refuses; return the number of the first refused record."""
+    """Produce until the broker refuses a record. Return its number."""
     for number in range(first, first + 1000):
         code, base = connection.produce(topic, 0, values(value(number)), version=7)
         if code:
@@ -79,7 +79,7 @@ def test_a_full_disk_loses_nothing_and_ends_when_there_is_room(broker: KafkapyBr
         count = fill_by_producing(connection, "t", 1)
         assert count > 5
         assert_holds(connection, "t", count)  # reads work while the disk is full
-        for _ in range(20):  # each retry is refused too
+        for _ in range(20):  # each retry is refused, too
             assert connection.produce("t", 0, values(value(count)), version=7) == (KAFKA_STORAGE_ERROR, -1)
         assert_holds(connection, "t", count)
         assert_holds(connection, "other", 1)
@@ -113,7 +113,7 @@ def test_after_a_crash_on_a_full_disk_all_acknowledged_records_are_there(
 
 
 def shown(broker: KafkapyBroker) -> list[str]:
-    """Return the WARN and ERROR lines of the broker's log so far."""
+    """Return the WARNING and ERROR lines of the broker's log so far."""
     return [line for line in broker.process.output.splitlines() if re.search(r"^\S+Z (WARN|ERROR)", line)]
 
 
@@ -143,7 +143,7 @@ def test_a_full_disk_is_logged_once_when_it_begins_and_once_when_it_ends(
         assert "Refused: appending to t-0, and everything else that needs space there." in begun
         disk.make_room()
         assert connection.produce("t", 0, values(b"small"), version=7)[0] == 0
-        wait_until_shown(broker, "can be written again")  # though no client writes any more
+        wait_until_shown(broker, "can be written again")  # even without another write of a client
         (_, over) = shown(broker)
         assert re.search(
             rf"WARNING runtime\.shortage  {disk.path}\S* can be written again; bytes free: \d{{7,}}; "

@@ -1,7 +1,7 @@
-"""The broker is killed by SIGKILL at random moments under load: acknowledged records are there after the next start.
+"""A broker that is killed by SIGKILL at random moments under load has all acknowledged records after the next start.
 
-`KAFKAPY_FAULT_ROUNDS=200 python -m pytest tests/faults/test_kill_nine.py -s` is the full length. A moment is a number
-of acknowledgements after the last start, by a seed that is printed (KAFKAPY_FAULT_SEED repeats a run's choices).
+`KAFKAPY_FAULT_ROUNDS=200 python -m pytest tests/faults/test_kill_nine.py -s` runs the full length. A moment is a number
+of acknowledgements since the last start. The seed is printed, and KAFKAPY_FAULT_SEED repeats the choices of a run.
 """
 
 import os
@@ -25,8 +25,8 @@ pytestmark = pytest.mark.not_quick
 
 PARTITIONS = 2
 ROUNDS = rounds(8)
-MOST_ACKS = 3_000  # acknowledgements of one writer between two kills
-FILES_FOR_KAFKA = 150  # of each kind, in a long run; all of them in a short one
+MOST_ACKS = 3_000  # most acknowledgements of a writer between two kills
+FILES_FOR_KAFKA = 150  # most files of each kind that Kafka's tool reads
 
 # Small segments and frequent background work, so that kills also hit rolls and background jobs.
 SETTINGS = {
@@ -77,7 +77,7 @@ def survived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Survived]:
         traffic = Traffic(broker.bootstrap, PARTITIONS, WRITERS, "trimmed", seed)
         traffic.begin()
         for _ in range(ROUNDS):
-            # Sometimes kill again at once, while logs are being recovered and producers reconnect.
+            # Sometimes kill at once, while logs are being recovered and producers reconnect.
             more = rng.choice((0, rng.randint(1, 100), rng.randint(1, MOST_ACKS), rng.randint(1, MOST_ACKS)))
             traffic.wait_for(rng.choice(list(WRITERS)), more)
             broker.kill()
@@ -98,7 +98,7 @@ def survived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Survived]:
 
 
 def _stored(broker: KafkapyBroker, topic: str) -> dict[int, tuple[int, list[int]]]:
-    """Return the numbers of each partition from its log start offset on; check that the offsets have no gaps."""
+    """Return (log start offset, numbers) by partition. Check that the offsets have no gaps."""
     client = Confluent(broker.bootstrap)
     marks = client.watermarks(topic, range(PARTITIONS))
     got = client.fetch(topic, {p: low for p, (low, _) in marks.items()}, {p: high for p, (_, high) in marks.items()})
@@ -123,7 +123,7 @@ def test_every_acknowledged_record_is_where_it_was_acknowledged(survived: Surviv
 def test_only_deleted_records_are_missing_from_the_start(survived: Survived, topic: str) -> None:
     for partition, (start, numbers) in survived.stored[topic].items():
         if topic == "retained":
-            assert start == 0 or len(numbers) > 1000  # some segments stay, whatever their number
+            assert start == 0 or len(numbers) > 1000  # retention keeps some segments
         else:
             asked = survived.traffic.trimmer.asked.get(partition, 0) if topic == "trimmed" else 0
             assert start <= asked
@@ -169,7 +169,7 @@ def test_other_clients_read_the_surviving_records(survived: Survived) -> None:
 @pytest.mark.other_runtime
 def test_kafkas_tool_accepts_the_files_that_survived(survived: Survived) -> None:
     broker = survived.broker
-    broker.stop()  # the last test of this module: indexes of active segments are complete in their files after a stop
+    broker.stop()  # in the last test, since only a stop completes the indexes of active segments
     files = sorted(path.relative_to(broker.data) for path in broker.data.glob("*-[0-9]*/*"))
     logs = [path for path in files if path.suffix == ".log"]
     assert len(logs) > len(WRITERS) * PARTITIONS  # some have been rolled

@@ -28,8 +28,8 @@ COMMIT = (
     else "kafkapy.client.groups.group_offsets:GroupOffsets.commit"
 )
 LINK = "kafkapy.client.producing.transaction_link:TransactionLink"
-# Before and after every request of a mirror to a coordinator: the coordinator may carry out a request though the
-# mirror never gets the response.
+# Before and after every request of a mirror to a coordinator, which may carry out a request although the mirror never
+# gets the response.
 MOMENTS = {
     False: [
         f"{place}:{when}:2"

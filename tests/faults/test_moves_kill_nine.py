@@ -1,7 +1,7 @@
 """The broker is killed by SIGKILL at random moments while a partition moves between log directories under load.
 
-What was acknowledged is there after each start, at its offset, and in the end the partition has one directory.
-`KAFKAPY_FAULT_ROUNDS=200 python -m pytest tests/faults/test_moves_kill_nine.py -s` is the full length.
+Acknowledged records are there after each start, at their offsets, and in the end the partition has one directory.
+`KAFKAPY_FAULT_ROUNDS=200 python -m pytest tests/faults/test_moves_kill_nine.py -s` runs the full length.
 """
 
 import os
@@ -38,7 +38,7 @@ SETTINGS = {
 
 
 def place_of(wire: Wire) -> list[tuple[str, bool]]:
-    """Return (directory, whether it is a future log) of the logs of the partition."""
+    """Return (directory, is future log) of the logs of the partition."""
     response = wire.call(DESCRIBE_LOG_DIRS, 4, topics=None)
     return [
         (result.log_dir, one.is_future_key)
@@ -50,7 +50,7 @@ def place_of(wire: Wire) -> list[tuple[str, bool]]:
 
 
 def move_on(bootstrap: str, dirs: list[str], moves: list[str]) -> None:
-    """Move the partition to and fro until the broker is killed."""
+    """Move the partition between the directories until the broker is killed."""
     make = ALTER_REPLICA_LOG_DIRS.Request
     with suppress(OSError, AssertionError, EOFError), Wire(bootstrap) as wire:
         while True:
@@ -63,7 +63,7 @@ def move_on(bootstrap: str, dirs: list[str], moves: list[str]) -> None:
 
 
 def produce(wire: Wire, value: bytes) -> int | None:
-    """Return the offset of the record, None if the partition has no leader yet."""
+    """Produce a record. Return its offset, None if the partition has no leader yet."""
     data = build([(1_700_000_000_000, None, value, [])])
     answer = wire.call(PRODUCE, 9, request("t", data, acks=-1)).responses[0].partition_responses[0]
     assert answer.error_code in (Errors.NONE, *NOT_YET), answer

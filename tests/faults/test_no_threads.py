@@ -1,4 +1,4 @@
-"""The system starts no more threads: a pool with some threads continues with them, one with none can be tried again."""
+"""If the system starts no more threads, a pool with some threads continues, and a pool without any can be retried."""
 
 import logging
 import threading
@@ -34,7 +34,7 @@ WAIT_S = 60
 
 
 class Gate:
-    """A call for a pool: it blocks until the test opens the gate."""
+    """A function for a pool that blocks until the test opens the gate."""
 
     def __init__(self) -> None:
         self.begun = threading.Semaphore(0)
@@ -114,7 +114,7 @@ def test_a_pool_continues_with_the_threads_that_it_has(caplog: pytest.LogCapture
     assert pool.threads == 1
     (warning,) = warnings(caplog)
     assert warning.startswith("only 1 of 3 disk threads run: ")
-    pool.submit(gate)  # runs at the same time as the first, after the others
+    pool.submit(gate)  # runs on the second thread, after the others
     gate.wait_for(2)
     gate.may_end.set()
     pool.stop()
@@ -176,7 +176,7 @@ def test_an_append_that_has_to_wait_is_refused_so_that_its_producer_tries_again(
 
 
 class Stalled:
-    """Writes of the directory stall, so that appends go to the pool."""
+    """A stall monitor that always reports a stall, so that appends go to the pool."""
 
     stalled = True
 
@@ -304,7 +304,7 @@ def test_a_failed_directory_is_reported_when_there_is_a_thread_again(tmp_path: P
 
 
 def test_a_broker_starts_or_says_which_thread_it_lacks_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    """Allow no thread, then one, then two, ... until the broker starts."""
+    """The system allows no thread, then one, then two, ... until the broker starts."""
     before = set(threading.enumerate())
     settings = {
         "listeners": "PLAINTEXT://127.0.0.1:0",

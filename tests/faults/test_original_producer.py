@@ -1,6 +1,6 @@
-"""The original producer: messages that it reports as stored are there; each message is reported as stored or lost.
+"""The original producer reports each message as stored or lost, and all messages reported as stored are there.
 
-`KAFKAPY_FAULT_ROUNDS=40 python -m pytest tests/faults/test_original_producer.py -s` is the full length.
+`KAFKAPY_FAULT_ROUNDS=40 python -m pytest tests/faults/test_original_producer.py -s` runs the full length.
 """
 
 import json
@@ -48,7 +48,7 @@ class Job:
         eventually(lambda: len(self.process.lines) >= count, seconds=60)
 
     def stop(self) -> tuple[int, int]:
-        """Stop the job; return how many messages it has sent, and how many of these it has counted as lost."""
+        """Stop the job. Return (number of sent messages, number of messages that the producer counted as lost)."""
         assert self.process.stop() == 0
         last = re.fullmatch(r"sent (\d+) failed (\d+)", self.process.lines[-1])
         assert last is not None

@@ -32,7 +32,7 @@ SETTINGS = {
 
 
 class Writing:
-    """A thread that writes transactions of ten records one after the other; every third is aborted."""
+    """A thread that writes transactions of ten records one after the other, and aborts every third."""
 
     def __init__(self, servers: str) -> None:
         self.committed: list[int] = []
@@ -55,7 +55,7 @@ class Writing:
             self.failure = error
 
     def _transaction(self, values: range, *, commit: bool) -> None:
-        """Repeat the transaction until it is committed, or aborted if `commit` is false."""
+        """Repeat the transaction until it is committed or, without `commit`, aborted."""
         while True:
             try:
                 self._producer.begin()

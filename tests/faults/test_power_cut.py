@@ -1,4 +1,4 @@
-"""A power cut at every change that the log makes to its disk: flushed records are there, and no record that may not be.
+"""After a power cut at any change of the disk, all flushed records are there, and no record that must not be there.
 
 `KAFKAPY_FAULT_ROUNDS=200 python -m pytest tests/faults/test_power_cut.py -s` runs 200 lives and prints the number of
 cuts.
@@ -31,7 +31,7 @@ ACTIONS = 30
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """Turn off the log messages of thousands of recoveries: they are too many to read."""
+    """Turn off the log messages of thousands of recoveries."""
     logging.disable(logging.ERROR)
     yield
     logging.disable(logging.NOTSET)
@@ -43,7 +43,7 @@ def quiet() -> Iterator[None]:
 def outcomes(
     directory: Path, change: Callable[[RecordingFiles, str], None], block: int, loss: Loss
 ) -> set[bytes | None]:
-    """Return the contents that a file may have after a cut: "old old " was synced, then `change` was applied."""
+    """Return the contents that a file may have after a cut. "old old " was synced, and then `change` was applied."""
     (directory / "disk").mkdir()
     (directory / "disk" / "file").write_bytes(b"old old ")
     files = RecordingFiles(directory / "disk")
@@ -107,7 +107,7 @@ def test_a_replaced_file_is_the_old_or_the_new_one(scratch: Path) -> None:
 
 
 def test_unsynced_changes_of_a_killed_process_can_still_be_lost(scratch: Path) -> None:
-    """Renames can be lost too: the next process syncs another file."""
+    """The next process syncs only one of the files. The other changes, and renames, may be lost in a power cut."""
     (scratch / "disk").mkdir()
     files = RecordingFiles(scratch / "disk")
     for name in ("synced", "written", "old"):
@@ -208,7 +208,7 @@ def test_the_checks_fail_for_a_log_that_assumes_records_found_after_a_kill_are_s
 ) -> None:
     no_sync_of_what_a_kill_left(monkeypatch)
     with pytest.raises(Violation, match="a kill after change"):
-        _live(range(78, 138), scratch, later_lives=(6,))  # 78 is the first seed that finds it
+        _live(range(78, 138), scratch, later_lives=(6,))  # 78 is the first seed that finds the fault
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A disk that stalls for as long as the test wants: only clients that read from it wait."""
+"""While a disk stalls, only clients that read from it wait."""
 
 import os
 import struct
@@ -17,8 +17,8 @@ pytestmark = pytest.mark.not_quick
 
 SETTINGS = {"log.segment.bytes": "4194304", "log.index.size.max.bytes": "65536", "kafkapy.read.threads.per.disk": "2"}
 BATCH = 50_000
-COUNT = 250  # batches of one record each: a little more than three segments
-NOW = 1_800_000_000_000  # harness.raw's time of every record
+COUNT = 250  # batches of one record, which fill a little more than three segments
+NOW = 1_800_000_000_000  # timestamp of every record of harness.raw
 PLENTY = 64 << 20
 
 
@@ -35,7 +35,7 @@ class Client(Connection):
         self.send(frame(FETCH, 4, body))
 
     def records(self, topic: str) -> bytes:
-        """Receive the fetch response; return the records of its only partition."""
+        """Receive the fetch response. Return the records of its only partition."""
         answer = self.answer()
         at = 4 + 4 + 2 + len(topic.encode()) + 4
         _, code, _, _, aborted = struct.unpack_from(">ihqqi", answer, at)
@@ -45,7 +45,7 @@ class Client(Connection):
 
 
 def offsets_in(records: bytes) -> Iterator[int]:
-    """Yield the base offsets of the complete batches; check that each batch has its value."""
+    """Yield the base offsets of the complete batches. Check that each batch has the right value."""
     at = 0
     while at + 12 <= len(records):
         offset, size = struct.unpack_from(">qi", records, at)
@@ -57,7 +57,7 @@ def offsets_in(records: bytes) -> Iterator[int]:
 
 
 def read_all(client: Client, topic: str, partition: int, offset: int, end: int) -> None:
-    """Read from `offset` to `end` and check each record. The first fetch has been sent already."""
+    """Read from `offset` to `end` and check each record. The first fetch must have been sent already."""
     while True:
         for found in offsets_in(client.records(topic)):
             assert found == offset
@@ -68,7 +68,7 @@ def read_all(client: Client, topic: str, partition: int, offset: int, end: int) 
 
 
 class Bystanders:
-    """Producers and consumers at the end of the log; enough of each that every network thread has some."""
+    """Producers and consumers at the end of the log, so many that every network thread has some of each."""
 
     def __init__(self, bootstrap: str, places: list[tuple[str, int]]) -> None:
         self.places = places
@@ -76,7 +76,7 @@ class Bystanders:
         self.consumers = [Client(bootstrap) for _ in range(4)]
 
     def write_again(self) -> None:
-        """Each producer sends a record, gets its acknowledgement, and the waiting consumer gets the record."""
+        """Let each producer send a record. Check that it is acknowledged and that a waiting consumer gets it."""
         for round in range(5):
             for producer, consumer in zip(self.producers, self.consumers, strict=True):
                 topic, partition = self.places[round % len(self.places)]
@@ -95,7 +95,7 @@ def disk(tmp_path: Path) -> Iterator[SlowDisk]:
 
 @pytest.fixture(params=[1, 3], ids=["one network thread", "three"])
 def broker(request: pytest.FixtureRequest, disk: SlowDisk, tmp_path: Path) -> Iterator[KafkapyBroker]:
-    """Start a broker with a directory on the slow disk and one on an ordinary disk, which has the metadata."""
+    """Start a broker with a log directory on the slow disk and one on a normal disk, which has the metadata."""
     directories = f"{tmp_path / 'fast'},{disk.path}"
     settings = {**SETTINGS, "log.dirs": directories, "num.network.threads": str(request.param)}
     running = KafkapyBroker(tmp_path, settings, prefix=disk.prefix)
@@ -107,7 +107,7 @@ def broker(request: pytest.FixtureRequest, disk: SlowDisk, tmp_path: Path) -> It
 
 @pytest.fixture
 def slow(broker: KafkapyBroker, disk: SlowDisk) -> int:
-    """Fill topic `old` and drop its pages; return the partition that is on the slow disk. The other one is not."""
+    """Fill the two partitions of topic `old` and drop their pages. Return the partition that is on the slow disk."""
     with Client(broker.bootstrap) as client:
         assert client.create_topic("old", 2) == 0
         for partition in range(2):
@@ -125,7 +125,7 @@ def ask_for_the_beginning(client: Client, partition: int) -> None:
 
 
 def ask_for_a_place(client: Client, partition: int) -> None:
-    """Send a fetch whose position has to be looked up in an index."""
+    """Send a fetch of an offset whose position has to be looked up in an index."""
     client.ask_records("old", partition, 120)
 
 
@@ -142,7 +142,7 @@ def ask_for_an_old_format(client: Client, partition: int) -> None:
 @pytest.mark.parametrize("ask", [ask_for_the_beginning, ask_for_a_place, ask_for_a_time, ask_for_an_old_format])
 def test_only_clients_that_read_from_a_stalled_disk_wait(broker: KafkapyBroker, disk: SlowDisk, slow: int, ask) -> None:
     bystanders = Bystanders(broker.bootstrap, [("old", 1 - slow), ("old", slow)])
-    bystanders.write_again()  # the last page of each log is in memory, as it is while a client writes
+    bystanders.write_again()  # so that the last page of each log is in memory
     disk.hold(f"old-{slow}/")
     readers = [Client(broker.bootstrap) for _ in range(6)]  # more than the disk's read threads
     for reader in readers:
@@ -150,7 +150,7 @@ def test_only_clients_that_read_from_a_stalled_disk_wait(broker: KafkapyBroker, 
     disk.wait_until_held()
     bystanders.write_again()
     with Client(broker.bootstrap) as other:
-        assert other.create_topic("new", 4) == 0  # other work that may wait for a disk has its own threads
+        assert other.create_topic("new", 4) == 0  # other disk work has its own threads
         other.ask_records("old", 1 - slow, 0)
         read_all(other, "old", 1 - slow, 0, COUNT)
     readers.pop().socket.close()
@@ -165,7 +165,7 @@ def test_only_clients_that_read_from_a_stalled_disk_wait(broker: KafkapyBroker, 
             assert struct.unpack_from(">hqq", reader.answer(), 4 + 2 + 3 + 4 + 4) == (0, NOW, 0)
         else:
             answer = reader.answer()
-            assert all(value(number) in answer for number in range(80))  # those of the first segment
+            assert all(value(number) in answer for number in range(80))  # the first segment
 
 
 def test_a_disk_that_stalls_in_the_middle_of_a_response_delays_only_that_response(
@@ -176,8 +176,8 @@ def test_a_disk_that_stalls_in_the_middle_of_a_response_delays_only_that_respons
         reader.ask_records("old", slow, 0)
         first = reader._read(1 << 20)
         (size,) = struct.unpack_from(">i", first)
-        # The sockets hold a part of the response, and the broker has read ahead, but not to its end. The next reads
-        # may reach the disk at once and occupy every read thread, so they are counted from here.
+        # The sockets have a part of the response, and the broker has read ahead, but not to its end. The next reads may
+        # reach the disk at once and occupy every read thread, so count them from here on.
         held = len(disk.held)
         disk.hold(f"old-{slow}/")
         reader.ask_records("old", slow, 200)
@@ -192,7 +192,7 @@ def test_a_disk_that_stalls_in_the_middle_of_a_response_delays_only_that_respons
 
 
 def test_reads_of_evicted_pages_are_correct_while_others_read_and_write(tmp_path: Path) -> None:
-    """This test uses the real page cache of a real disk."""
+    """This test uses a real disk and the real page cache."""
     broker = KafkapyBroker(tmp_path, SETTINGS)
     try:
         with Client(broker.bootstrap) as client:

@@ -1,4 +1,4 @@
-"""A write that waits for the disk blocks only the pool thread that writes."""
+"""A write that waits for the disk blocks only the thread that writes."""
 
 import select
 import subprocess
@@ -24,7 +24,7 @@ print("in the end", written)
 
 
 def test_a_short_write_that_waits_for_the_disk_blocks_no_other_thread(tmp_path: Path) -> None:
-    """The write goes to a page that has bytes and is not in memory: the kernel reads the page first, which waits."""
+    """The write changes a part of a page that is not in memory, so the kernel waits until it has read the page."""
     with slow_disk(tmp_path / "slow") as disk:
         (disk.source / "file").write_bytes(bytes(4096))
         disk.hold("file")

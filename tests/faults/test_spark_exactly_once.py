@@ -28,9 +28,9 @@ from tests.harness import brokers
 ROUNDS = rounds(2)
 SEED = int(os.environ.get("KAFKAPY_FAULT_SEED", random.randrange(1 << 32)))
 RNG = random.Random(SEED)
-PATIENCE = 600.0  # the machine may be busy
+PATIENCE = 600.0  # seconds, as the machine may be busy
 TOPIC, PARTITIONS = "numbers", 3
-ROWS, TASKS = 240, 4  # of each epoch
+ROWS, TASKS = 240, 4  # in each epoch
 
 pytestmark = [pytest.mark.not_quick, pytest.mark.timeout(max(1200, 60 * ROUNDS))]
 
@@ -46,7 +46,7 @@ OF_OTHERS = [
     ("task-request", "worker", 20),
     ("task-sent", "worker", 20),
     ("task-left-open", "worker", 4),
-    ("driver-request", "worker", 20),  # the worker that commits, not its driver
+    ("driver-request", "worker", 20),  # the victim is the worker that commits, not the driver
     ("driver-sent", "worker", 20),
     ("after-decision", "worker", 2),
     ("driver-sent", "broker", 20),
@@ -54,9 +54,9 @@ OF_OTHERS = [
     ("task-sent", "broker", 20),
 ]
 if os.environ.get("KAFKAPY_INTEROP_BROKER") == "kafka":
-    # A single Apache Kafka 3.9.1 that comes back forgets the markers of transactions that it was completing: its
-    # coordinator takes partitions for deleted while it knows no leaders (TransactionMarkerChannelManager), and says
-    # CompleteCommit while the transaction hangs in the partition. Seen in such a round; no client can avoid that.
+    # A restarted single Apache Kafka 3.9.1 loses the markers of transactions that it was completing. While it knows no
+    # leaders, its coordinator takes partitions for deleted (TransactionMarkerChannelManager): the state becomes
+    # CompleteCommit while the transaction hangs in the partition. No client can avoid that.
     OF_OTHERS = [(moment, victim, most) for moment, victim, most in OF_OTHERS if victim != "broker"]
 OF_CLUSTERS = [("task-sent", "executor", 10), ("task-left-open", "executor", 2), ("between-ends", "driver", 1)]
 """(moment, victim, the nth time at most)"""
@@ -65,7 +65,7 @@ Kill = tuple[str, str, int]
 
 
 class Job:
-    """The stream's driver, which is restarted when it is gone."""
+    """The stream's driver, which can be restarted when it has ended."""
 
     def __init__(self, directory: Path, bootstrap: str, master: str | None) -> None:
         self.directory = directory
@@ -116,7 +116,7 @@ class Job:
 
 
 class Round:
-    """One order for dying_sink.py, and waiting until it is carried out."""
+    """An order for dying_sink.py, which can be awaited."""
 
     def __init__(self, directory: Path, number: int) -> None:
         self.number = number
@@ -153,7 +153,7 @@ def test_numbers_arrive_once_while_executors_of_a_cluster_are_killed(tmp_path: P
 
 
 def shuffled(kills: list[Kill]) -> Iterator[Kill]:
-    """Yield kills without end in random order, each kind about equally often."""
+    """Yield kills endlessly in random order, each equally often."""
     while True:
         yield from RNG.sample(kills, len(kills))
 
@@ -199,7 +199,7 @@ def run(directory: Path, master: str | None, kills: list[Kill]) -> None:
 
 
 def finish(job: Job) -> None:
-    """Run the driver a last time: it finishes open epochs and stops by itself."""
+    """Run the driver a last time, until it has finished open epochs and stops by itself."""
     assert job.process is not None
     if job.process.child.poll() is None:
         job.kill()
@@ -208,14 +208,14 @@ def finish(job: Job) -> None:
 
 
 def note_broker(directory: Path, broker: brokers.Broker) -> None:
-    # Apache Kafka gets SIGTERM: after SIGKILL it could not start before ZooKeeper expires its session.
+    # Apache Kafka gets SIGTERM, because after SIGKILL it could not start before its session has expired.
     chosen = signal.SIGKILL if isinstance(broker, brokers.KafkapyBroker) else signal.SIGTERM
     (directory / "broker.new").write_text(json.dumps({"pid": broker.pid, "signal": int(chosen)}))
     (directory / "broker.new").rename(directory / "broker.pid")
 
 
 def restart(broker: brokers.Broker) -> None:
-    """Start the broker again on its port, if it is gone."""
+    """Start the broker again on its port, if it has ended."""
     broker.process.child.wait(60)
     command = [word.replace("127.0.0.1:0", broker.bootstrap) for word in broker.process.command]
     broker.process = brokers.Process(command, broker.process.log)
@@ -225,7 +225,7 @@ def restart(broker: brokers.Broker) -> None:
 
 
 def check(bootstrap: str) -> int:
-    """Check that each row is there once and no transaction is open; return the number of epochs."""
+    """Check that each row is there once and no transaction is open. Return the number of epochs."""
     with Cluster(bootstrap) as cluster:
         open_ones = TransactionAdmin(cluster).list_transactions(states=["Ongoing"])
     assert not open_ones

@@ -34,7 +34,8 @@ pytestmark = [pytest.mark.not_quick, pytest.mark.timeout(max(300, 15 * ROUNDS))]
 
 
 class Records(threading.Thread):
-    """Produces until it is stopped. One of 50 records is not JSON; dates repeat, so that files of all dates change."""
+    """A thread that produces until it is stopped. One of 50 records is not JSON. Dates repeat, so that files of all
+    dates change."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         super().__init__(daemon=True)
@@ -58,7 +59,7 @@ class Records(threading.Thread):
 
 
 def rows_of(directory: Path, column: str) -> list[object]:
-    """Return all rows, read file by file as listed; raise FileNotFoundError if a file was replaced meanwhile."""
+    """Return all rows of the listed files. Raise FileNotFoundError if a file was replaced meanwhile."""
     found: list[object] = []
     for path in sorted(directory.rglob("*.parquet")):
         table = pq.ParquetFile(path).read(["partition", "offset", column])
@@ -67,7 +68,7 @@ def rows_of(directory: Path, column: str) -> list[object]:
 
 
 class Reader(threading.Thread):
-    """Reads the directory all the time; keeps the first duplicate row or torn file that it finds."""
+    """A thread that reads the directory repeatedly, and keeps the first duplicate row or torn file that it finds."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(daemon=True)

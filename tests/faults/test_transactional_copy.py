@@ -1,10 +1,10 @@
 """Exactly once: jobs copy records in transactions while they and their broker are repeatedly killed by SIGKILL.
 
-`KAFKAPY_FAULT_ROUNDS=100 python -m pytest tests/faults/test_transactional_copy.py -s` is the full length: so many kills
-of the broker. In two of three rounds the broker dies between the preparation of a transaction and its completion, at a
-write chosen at random (dying_broker.py); else at a random moment. In one of three a job is killed too, and a job may
-die by itself when its offsets are in a transaction that is not ended. Everything is chosen by a seed that is printed
-(KAFKAPY_FAULT_SEED repeats a run's choices).
+`KAFKAPY_FAULT_ROUNDS=100 python -m pytest tests/faults/test_transactional_copy.py -s` runs the full length, with 100
+kills of the broker. In two of three rounds the broker dies at a random write between the preparation of a transaction
+and its completion (dying_broker.py), otherwise at a random moment. In one of three rounds a job is killed, too, and a
+job may die by itself when its offsets are in a transaction that is not ended. The seed is printed, and
+KAFKAPY_FAULT_SEED repeats the choices of a run.
 """
 
 import os
@@ -47,7 +47,7 @@ SETTINGS = {
 }
 
 
-# The job that copies is written in Go.
+# The copy job is written in Go.
 pytestmark = [pytest.mark.other_runtime, pytest.mark.timeout(max(300, 15 * ROUNDS))]
 
 
@@ -87,7 +87,7 @@ class Job:
             self._child.wait()
             if self._ended:
                 return
-            time.sleep(0.1)  # without a broker it ends at once
+            time.sleep(0.1)  # without a broker, the job ends at once
             self._child = self._start()
 
     def kill(self) -> None:
@@ -101,7 +101,7 @@ class Job:
 
 
 class Source(threading.Thread):
-    """Writes numbered records, so that the jobs always have records to copy."""
+    """Writes numbered records, enough for the jobs to have records to copy at any time."""
 
     def __init__(self, bootstrap: str, jobs: list[Job]) -> None:
         super().__init__(daemon=True)
@@ -153,7 +153,7 @@ class Copied:
 
 
 def _start(directory: Path, port: int, rng: random.Random, *, dying: bool) -> KafkapyBroker:
-    """Start the broker. One that kills itself may do so before it is ready: it completes transactions at once."""
+    """Start the broker. With `dying`, it may kill itself before it is ready, as it completes transactions at once."""
     prefix = [sys.executable, str(HERE / "dying_broker.py"), str(rng.randrange(1 << 32))] if dying else []
     while True:
         try:
@@ -191,7 +191,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Copied]:
         _wait("first commits", lambda: sum(job.committed for job in jobs) > 3, jobs)
         broker.kill()
         for number in range(ROUNDS):
-            dying = number == 0 or rng.random() < 0.67  # at least one kill inside a completion, also in few rounds
+            dying = number == 0 or rng.random() < 0.67  # even few rounds have a kill inside a completion
             broker = _start(directory, port, rng, dying=dying)
             kills.update(_live_and_die(broker, jobs, rng, dying))
         broker = _start(directory, port, rng, dying=False)
@@ -219,7 +219,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Copied]:
 
 
 def _live_and_die(broker: KafkapyBroker, jobs: list[Job], rng: random.Random, dying: bool) -> Iterator[str]:
-    """Run the broker until it is killed; yield the kinds of the kills."""
+    """Run the broker until it is killed. Yield the kinds of the kills."""
     child = broker.process.child
     if rng.random() < 0.33:
         goal = _count(jobs) + rng.randint(0, 30)
@@ -250,7 +250,7 @@ def _consumer(bootstrap: str, isolation: str, group: str = "readers") -> Consume
 
 
 def _committed(bootstrap: str) -> dict[tuple[str, int], int]:
-    """Return the group's committed offsets; empty while an open transaction has pending offsets."""
+    """Return the group's committed offsets, {} while an open transaction has pending offsets."""
     consumer = _consumer(bootstrap, "read_committed", GROUP)
     try:
         found = consumer.committed([TopicPartition(SOURCE, p) for p in range(SOURCE_PARTITIONS)], 5)
@@ -300,7 +300,7 @@ def test_kills_and_aborts_happened_during_the_copy(copied: Copied) -> None:
 
 
 def test_no_transaction_hangs(copied: Copied) -> None:
-    """The last stable offset is the end of each partition, and stays so after one more crash."""
+    """The last stable offset is the end of each partition, even after another crash."""
     broker = copied.broker
     before = _ends(broker)
     assert before["read_committed"] == before["read_uncommitted"]
@@ -313,7 +313,7 @@ def test_no_transaction_hangs(copied: Copied) -> None:
 
 
 def _ends(broker: KafkapyBroker) -> dict[str, dict[tuple[str, int], int]]:
-    """Return the readable ends by isolation level, topic and partition."""
+    """Return the end offsets that can be read, by isolation level, topic and partition."""
     partitions = [(SINK, index) for index in range(SINK_PARTITIONS)] + [("__consumer_offsets", n) for n in range(3)]
     return {one: _end_offsets(broker, partitions, one) for one in ("read_committed", "read_uncommitted")}
 
@@ -329,7 +329,7 @@ def _end_offsets(
         try:
             for one in partitions[len(ends) :]:
                 ends[one] = consumer.get_watermark_offsets(TopicPartition(*one), 20)[1]
-        except KafkaException:  # the log was being loaded, and this consumer remembers the error
+        except KafkaException:  # the log was being loaded, which this consumer remembers
             time.sleep(0.05)
         finally:
             consumer.close()

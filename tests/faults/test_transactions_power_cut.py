@@ -1,4 +1,4 @@
-"""A power cut during transactions: if acknowledgements wait for a flush, each transaction is complete or absent.
+"""After a power cut during transactions, each transaction is complete or absent, if acknowledgements wait for a flush.
 
 `KAFKAPY_FAULT_ROUNDS=20 python -m pytest tests/faults/test_transactions_power_cut.py` runs 20 lives.
 """
@@ -26,7 +26,7 @@ CUTS = 8
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """Turn off the log messages of recoveries: they are too many to read."""
+    """Turn off the log messages of the many recoveries."""
     logging.disable(logging.ERROR)
     yield
     logging.disable(logging.NOTSET)
@@ -47,7 +47,7 @@ def test_a_power_cut_leaves_whole_transactions(scratch: Path) -> None:
 
 
 def test_a_power_cut_after_a_kill_leaves_whole_transactions(scratch: Path) -> None:
-    """The cut comes while the next broker recovers and ends the transactions that the killed one has left open."""
+    """The cut comes while the next broker recovers, and ends the transactions that the killed broker left open."""
     first = random.randrange(1 << 32) if LIVES > 1 else 0
     for seed in range(first, first + LIVES):
         print("seed", seed)
@@ -67,7 +67,7 @@ def test_a_power_cut_after_a_kill_leaves_whole_transactions(scratch: Path) -> No
 
 
 def cut_and_check(life: TransactionalLife, platter: Platter, moment: int, target: Path, rng: random.Random) -> int:
-    """Cut the power and check what is left of what was there after `moment` changes of the life. Return the number of
+    """Cut the power after `moment` changes of the life, and check the files that are left. Return the number of
     transactions that were committed by then."""
     platter.cut(target, rng.choice(list(Loss)), rng.choice(BLOCKS), random.Random(rng.random()))
     committed = life.check(target, moment)

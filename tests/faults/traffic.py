@@ -1,4 +1,4 @@
-"""Producers, deletions of records, and topics created and deleted, all of which survive kills of their broker."""
+"""Load that survives kills of the broker: producers, deletions of records, and topics created and deleted."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from confluent_kafka import KafkaException, Producer
 from tests.harness.raw import Connection, array, string, values
 
 DELETE_TOPICS, DELETE_RECORDS = 20, 21
-UNANSWERED = 300  # most unacknowledged records of a writer, so that no writer keeps the others from sending
-PATIENCE = 60.0  # seconds without any progress: something is broken
+UNANSWERED = 300  # most unacknowledged records of a writer, so that all writers can send
+PATIENCE = 60.0  # most seconds without progress
 
 
 class Writer(threading.Thread):
-    """Sends numbered records until it is stopped; keeps a list of the acknowledged ones."""
+    """A thread that sends numbered records until it is stopped, and keeps a list of the acknowledged ones."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, **settings: Any) -> None:
         super().__init__(daemon=True)
@@ -51,7 +51,7 @@ class Writer(threading.Thread):
             place = number % self._partitions
             try:
                 self._producer.produce(self.topic, value, partition=place, on_delivery=self._note(number))
-            except KafkaException as error:  # librdkafka gives up: the broker has lost or refused records
+            except KafkaException as error:  # the broker has lost or refused records
                 self.failed.append(str(error))
                 return
             number += 1
@@ -76,7 +76,7 @@ class Writer(threading.Thread):
 
 
 class Administrator(threading.Thread):
-    """Repeats an action over its own connection. If the connection breaks, the action may have been done or not."""
+    """A thread that repeats an action over its own connection. If that breaks, the action may have been done or not."""
 
     def __init__(self, port: int, seed: int) -> None:
         super().__init__(daemon=True)
@@ -104,7 +104,7 @@ class Administrator(threading.Thread):
 
 
 class Trimmer(Administrator):
-    """Deletes records below acknowledged offsets. `asked` has the requested offset by partition, done or not."""
+    """Deletes records below acknowledged offsets. `asked` has the last requested offset by partition, done or not."""
 
     def __init__(self, port: int, seed: int, writer: Writer) -> None:
         super().__init__(port, seed)
@@ -136,7 +136,7 @@ class Churner(Administrator):
         super().__init__(port, seed)
         self.created: set[str] = set()  # topics whose record was acknowledged
         self.deleted: set[str] = set()
-        self.deleting: set[str] = set()  # topics that may be deleted already
+        self.deleting: set[str] = set()  # topics whose deletion was requested
         self._number = 0
 
     def act(self, connection: Connection) -> None:
@@ -155,7 +155,7 @@ class Churner(Administrator):
 
 
 class Traffic:
-    """All writers and administrators. `settings` has the settings of each writer by the name of its topic."""
+    """All writers and administrators. The argument `writers` has the settings of each writer by its topic."""
 
     def __init__(self, bootstrap: str, partitions: int, writers: dict[str, dict[str, Any]], trimmed: str, seed: int):
         port = int(bootstrap.rpartition(":")[2])
@@ -178,6 +178,6 @@ class Traffic:
             time.sleep(0.001)
 
     def end(self) -> None:
-        """Stop everything; return when all sent records are acknowledged or refused."""
+        """Stop all threads, and return when all sent records are acknowledged or refused."""
         for thread in (self.trimmer, self.churner, *self.writers.values()):
             thread.end()

@@ -1,4 +1,4 @@
-"""Producers that copy records in transactions, inside a broker's process, and the check of each transaction."""
+"""Producers that copy records in transactions, inside of a broker's process, and a check of each transaction."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TopicPartition = tuple[str, int]
 
 
 class Transaction(NamedTuple):
-    """Transaction `number` of a worker: one record in each of `partitions`, and the number as the worker's offset."""
+    """Transaction `number` of a worker: a record in each of `partitions`, and the number as the committed offset."""
 
     worker: int
     number: int
@@ -66,7 +66,7 @@ def start(directory: Path, files: Files | None = None) -> BrokerServer:
 
 
 def answer_of(ask: Callable[[Callable[..., None]], object]) -> Any:
-    """Return the value that `ask` passes to its callback; the last one if there are several."""
+    """Return the argument that `ask` passes to its callback, the last one if there are several."""
     answers: list[Any] = []
     answered = threading.Event()
 
@@ -80,8 +80,8 @@ def answer_of(ask: Callable[[Callable[..., None]], object]) -> Any:
 
 
 class TransactionalLife:
-    """A random life. `begun`: all transactions. `ended`: those whose end was acknowledged, each with the number of
-    changes that the disk had by then."""
+    """A random life. `begun` has all transactions. `ended` has those whose end was acknowledged, each with the number
+    of changes of the disk by then."""
 
     def __init__(self, directory: Path, seed: int) -> None:
         directory.mkdir()
@@ -129,7 +129,7 @@ class TransactionalLife:
             self.ended.append((one, len(self.files.journal)))
 
     def _until_done(self, ask: Callable[[Callable[..., None]], object]) -> None:
-        """Repeat the request while it fails: the previous transaction may still be completing."""
+        """Repeat the request while it fails, since the previous transaction may still be completing."""
         deadline = time.monotonic() + PATIENCE_S
         while answer_of(ask):
             assert time.monotonic() < deadline
@@ -160,9 +160,9 @@ class TransactionalLife:
     # --- after a kill or a power cut
 
     def recover(self, directory: Path, killed: Platter) -> Sequence[Change]:
-        """Start a broker on what a killed one has left in `directory`, and wait until no transaction is open.
+        """Start a broker on the files that a killed broker left in `directory`. Wait until no transaction is open.
 
-        Return the changes of the disk until then, from the first life's on.
+        Return all changes of the disk until then, from the beginning of the first life.
         """
         files = RecordingFiles(directory, killed)
         self._add_tree(directory)
@@ -175,11 +175,11 @@ class TransactionalLife:
         return files.journal[:end]
 
     def _add_tree(self, directory: Path) -> None:
-        """Copy the metadata. Its database syncs every change, so that it survives and has all topics."""
+        """Copy the metadata database, which survives a power cut because it syncs every change."""
         shutil.copy(self.directory / FILE_NAME, directory / FILE_NAME)
 
     def check(self, directory: Path, moment: int) -> int:
-        """Check what the disk had after `moment` changes; return the number of transactions committed by then."""
+        """Check the files as they were after `moment` changes. Return the number of transactions committed by then."""
         self._add_tree(directory)
         server = start(directory)
         try:
@@ -214,7 +214,7 @@ def _wait_until_nothing_is_open(server: BrokerServer) -> None:
             not shards.transaction_shards.is_loading,
             not shards.group_shards.is_loading,
             not any(partition.log.producers.open for partition in server.services.replicas),
-            # The log takes a marker into account when it is written; readers get it only when it is flushed.
+            # A marker ends a transaction in the log when it is written, for readers only when it is flushed.
             all(partition.end_offset(1) == partition.log.log_end_offset for partition in server.services.replicas),
             not any(shard.machine.offsets.table.staged() for shard in shards.group_shards.active()),
         )
@@ -224,7 +224,7 @@ def _wait_until_nothing_is_open(server: BrokerServer) -> None:
 
 
 def _standings(server: BrokerServer) -> dict[bytes, dict[TopicPartition, bool]]:
-    """Return the values on the log by partition, each with True if it is committed."""
+    """Return the partitions in which each value is, with True where it is committed."""
     found: dict[bytes, dict[TopicPartition, bool]] = defaultdict(dict)
     for index in range(PARTITIONS):
         partition = server.services.replicas.get(OUT, index)

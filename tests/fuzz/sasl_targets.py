@@ -53,7 +53,7 @@ def logins() -> tuple[bytes, ...]:
 
 
 def fuzz_login(view: memoryview, rng: random.Random) -> None:
-    """A sequence of messages is answered or refused. Only the untouched logins of the corpus are complete as alice."""
+    """A sequence of messages is answered or refused. Only the unchanged logins of the corpus succeed as alice."""
     data = bytes(view)
     ours = server({b"s": "scram", b"p": "plain", b"o": "oauth"}.get(data[:1], "scram"))
     for message in data[1:].split(_SEPARATOR):

@@ -1,4 +1,4 @@
-"""Appends to a partition, with the verdicts returned at once."""
+"""Helpers that append to a partition and return the verdicts at once."""
 
 import queue
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ class AtOnce:
 
 
 def append_to(partition: Partition, sets: Sequence[Records]) -> list[Verdict]:
-    """Append the record sets and return their verdicts, also if the append has to wait for a pool."""
+    """Append the record sets, and return their verdicts even if the append has to wait for a pool."""
     answers: queue.SimpleQueue[list[Verdict]] = queue.SimpleQueue()
     verdicts = partition.append(sets, answers.put)
     return answers.get(timeout=60) if verdicts is None else verdicts

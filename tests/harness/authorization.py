@@ -1,4 +1,4 @@
-"""Sends the cases of `tests.harness.authorization_cases` to a broker, as a user who is denied what the case says."""
+"""Sends the cases of `tests.harness.authorization_cases` to a broker, as a user without the rights that each denies."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def log_in(wire: Wire, user: str) -> Wire:
 
 
 def prepare(bootstrap: str) -> World:
-    """Make the topics, groups and transactions that the cases are about."""
+    """Create the topics, groups and transactions that the cases need."""
     wire = log_in(Wire(bootstrap), ADMIN)
     for name in (*TOPICS, *DELETABLE):
         wire.create_topic(name)
@@ -93,7 +93,7 @@ def _find_group(wire: Wire, group: str) -> None:
 
 
 class Asking:
-    """A connection that is opened again when the broker has closed it."""
+    """A connection that is opened again after the broker has closed it."""
 
     def __init__(self, bootstrap: str, user: str) -> None:
         self._bootstrap, self._user = bootstrap, user

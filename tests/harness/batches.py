@@ -1,4 +1,4 @@
-"""The batches of format 2 in bytes, one after the other."""
+"""Iterates over the batches of format 2 in bytes."""
 
 from collections.abc import Iterator
 

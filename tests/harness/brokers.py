@@ -23,7 +23,7 @@ from tests.harness.raw import METADATA, Connection, array
 KAFKA_POM = Path(__file__).parents[1] / "interop" / "kafka" / "pom.xml"
 KAFKA_VERSION = "3.9.1"
 READY = re.compile(r"^kafkapy (?P<version>\S+) ready: (?P<addresses>.+) data=(?P<data>.+) pid=(?P<pid>\d+)$")
-# Settings that shorten waits of Apache Kafka which tests of groups and transactions do not need.
+# Settings that shorten waits of Apache Kafka in tests of groups and transactions.
 QUICK = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "500",
@@ -42,7 +42,7 @@ log4j.appender.stdout.layout.ConversionPattern=[%d] %p %m (%c)%n
 
 
 class StartFailed(RuntimeError):
-    """A broker did not start; its output is in the message."""
+    """Raised if a broker did not start. The message has its output."""
 
     def __init__(self, command: list[str], code: int | None, output: str) -> None:
         self.code = code
@@ -51,7 +51,7 @@ class StartFailed(RuntimeError):
 
 
 class Process:
-    """A child whose output is kept in a file and can be waited for line by line."""
+    """A child process whose output goes to a file, and can be awaited line by line."""
 
     def __init__(self, command: list[str], log: Path, *, env: dict[str, str] | None = None) -> None:
         self.command = command
@@ -92,7 +92,7 @@ class Process:
         return "\n".join([*self._lines, self.log.read_text(errors="replace")])
 
     def wait_for_line(self, pattern: re.Pattern[str], timeout: float) -> re.Match[str]:
-        """Return the first matching line on standard output; raise StartFailed after the child's end or `timeout` s."""
+        """Return the first line of output that matches. Raise StartFailed if the child ends, or after `timeout` s."""
         deadline = time.monotonic() + timeout
         seen = 0
         with self._news:
@@ -113,13 +113,13 @@ class Process:
         raise StartFailed(self.command, code, self.output)
 
     def stop(self, timeout: float = 60) -> int:
-        """Send SIGTERM; return the exit code."""
+        """Send SIGTERM, and return the exit code."""
         if self.child.poll() is None:
             self.child.send_signal(signal.SIGTERM)
         return self.wait(timeout)
 
     def wait(self, timeout: float) -> int:
-        """Wait until the child ends after SIGTERM; return the exit code."""
+        """Wait until the child ends after SIGTERM. Return the exit code."""
         try:
             code = self.child.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -164,7 +164,7 @@ def add_user_offline(directory: Path, user: str, password: str) -> None:
 
 
 class KafkapyBroker:
-    """`kafkapy start -o log.dirs=DIR -o listeners=PLAINTEXT://127.0.0.1:0 ...` in a process of its own."""
+    """`kafkapy start -o log.dirs=DIR -o listeners=PLAINTEXT://127.0.0.1:0 ...` in its own process."""
 
     kind = "kafkapy"
 
@@ -196,7 +196,7 @@ class KafkapyBroker:
         return int(self.bootstrap.rpartition(":")[2])
 
     def stop(self) -> None:
-        """Stop the broker with SIGTERM; check that it ends cleanly."""
+        """Stop the broker with SIGTERM. Check that it ends cleanly."""
         code = self.process.stop()
         assert code == 0, f"kafkapy ended with {code} after SIGTERM:\n{self.process.output[-4000:]}"
 
@@ -205,7 +205,8 @@ class KafkapyBroker:
 
 
 class KafkaBroker:
-    """One broker of Apache Kafka 3.9.1 in ZooKeeper mode, with default settings except those that one broker needs."""
+    """A broker of Apache Kafka 3.9.1 in ZooKeeper mode. Only the settings for which a single broker needs other values
+    differ from the defaults."""
 
     kind = "kafka"
 
@@ -256,7 +257,7 @@ class KafkaBroker:
         self._wait_until_it_knows_itself()
 
     def _wait_until_it_knows_itself(self) -> None:
-        """Wait until topics can be created: the broker listens before the controller has sent it the live brokers."""
+        """Wait until topics can be created. The broker listens before the controller has sent it the live brokers."""
         deadline = time.monotonic() + 30
         with Connection(self.bootstrap) as connection:
             while True:
@@ -273,7 +274,7 @@ class KafkaBroker:
             self._kill_keeper()
 
     def stop_broker(self) -> None:
-        """Stop only the broker; ZooKeeper runs until `stop`."""
+        """Stop only the broker. ZooKeeper runs until `stop`."""
         code = self.process.stop()
         assert code in (0, 143), (
             f"Kafka ended with {code}"

@@ -1,5 +1,5 @@
-"""What real clients raise when they lack one of the rights that they need: the same scenarios with Apache Kafka, which
-are recorded (tests/data/authorization/clients-3.9.1.jsonl), and with kafkapy.
+"""The errors that real clients raise when they lack one of the rights that they need. The same scenarios run with
+Apache Kafka, which is recorded (tests/data/authorization/clients-3.9.1.jsonl), and with kafkapy.
 
 The clients are User:ANONYMOUS on a listener without logins.
 """
@@ -34,7 +34,7 @@ class Scenario(NamedTuple):
 
 
 def scenario(name: str, run: Callable[[Client, float], Any], *rights: str, needs: str) -> Scenario:
-    """Return a scenario; a right is "OPERATION TYPE NAME"."""
+    """Return a scenario. Each right is "OPERATION TYPE NAME"."""
     actions = [Action(*right.split(" ", 2)) for right in rights]
     return Scenario(name, actions, run, frozenset(needs.split()))
 
@@ -183,7 +183,7 @@ _BROKER = re.compile(r"127\.0\.0\.1:PORT/(\d+|bootstrap)")
 
 
 def prepare(admin: Client) -> None:
-    """Make the topics, as a client that may do everything."""
+    """Create the topics as a client that may do everything."""
     for topic in (SOURCE, TARGET, *(f"old-{name}" for name in NAMES)):
         admin.create_topic(topic, 1)
     admin.produce(SOURCE, RECORDS)

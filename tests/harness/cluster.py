@@ -83,7 +83,7 @@ SETTINGS = {
 
 
 class PartitionView(NamedTuple):
-    """What a broker's Metadata, or ZooKeeper, says of a partition. `isr` is sorted."""
+    """The state of a partition in a broker's Metadata or in ZooKeeper. `isr` is sorted."""
 
     leader: int
     epoch: int
@@ -95,7 +95,7 @@ View = dict[tuple[str, int], PartitionView]
 
 
 def rack(number: int) -> str:
-    """Return the rack of a broker, which is there alone: consumers in that rack read from it."""
+    """Return the rack of a broker. It is alone in its rack, so consumers in that rack read from it."""
     return f"rack-{number}"
 
 
@@ -146,7 +146,7 @@ class Member:
         self.process = Process([*self._cluster.network.inside(self.number), *command], log, env=environment)
 
     def wait_until_started(self, timeout: float = 90) -> None:
-        """Wait until the broker has said that it serves; raise an AssertionError with its output otherwise.
+        """Wait until the broker reports that it is ready. Raise AssertionError with its output otherwise.
 
         A broker that ends because the session of its predecessor has not expired yet is started again, as a supervisor
         does."""
@@ -169,7 +169,7 @@ class Member:
         return any(READY.search(line) for line in self.process.lines)
 
     def stop(self, timeout: float = 90) -> None:
-        """Stop the broker with SIGTERM, which includes a controlled shutdown, or wait for the end of one under way."""
+        """Stop the broker with SIGTERM, which begins a controlled shutdown, or wait for the end of a begun one."""
         assert self.process is not None
         self.thaw()
         # A second SIGTERM would end kafkapy at once.
@@ -179,7 +179,7 @@ class Member:
         self.stopping = False
 
     def begin_stop(self) -> None:
-        """Send SIGTERM and return at once; `stop` waits for the end."""
+        """Send SIGTERM and return at once. `stop` waits for the end."""
         assert self.process is not None
         self.process.child.send_signal(signal.SIGTERM)
         self.stopping = True
@@ -192,7 +192,7 @@ class Member:
         self.frozen = self.stopping = False
 
     def freeze(self) -> None:
-        """Stop the execution of the process; its sockets stay open."""
+        """Pause the process. Its sockets stay open."""
         assert self.process is not None
         self.process.freeze()
         self.frozen = True
@@ -204,14 +204,14 @@ class Member:
             self.frozen = False
 
     def replica(self, topic: str, partition: int) -> Path:
-        """Return the directory of the broker's replica of a partition; of one that it does not have, where none is."""
+        """Return the directory of the broker's replica of a partition, or a path that does not exist."""
         name = f"{topic}-{partition}"
         found = [each / name for each in self.log_dirs if (each / name).exists()]
         assert len(found) < 2, f"broker {self.number} has a partition in two log directories: {found}"
         return found[0] if found else self.data / name
 
     def logged(self) -> str:
-        """Return what all processes of this broker have logged, those of kafkapy first."""
+        """Return the logs of all processes of this broker, those of kafkapy first."""
         files = [*sorted(self.directory.glob("*-kafkapy.log")), *self.directory.glob("server.log")]
         return "".join(file.read_text(errors="replace") for file in files)
 
@@ -306,19 +306,19 @@ class Cluster:
         return ",".join(member.address for member in self.members.values())
 
     def inside_clients(self) -> list[str]:
-        """Return the words in front of a command that run it on the clients' host."""
+        """Return the words to put before a command to run it on the clients' host."""
         return self.network.inside(CLIENT_HOST)
 
     def start(self, numbers: Iterable[int]) -> None:
-        """Start brokers at the same time, and wait until all of them serve."""
+        """Start brokers at the same time, and wait until all of them are ready."""
         for number in numbers:
             self[number].start()
         for number in numbers:
             self[number].wait_until_started()
 
     def heal(self) -> None:
-        """Restore the network, the clocks and the disks, continue what is frozen, start what does not run. A broker
-        whose log directory failed is restarted. A broker that was frozen has a session that lives on, or a new one."""
+        """Restore the network, the clocks and the disks, thaw frozen processes, and start those that do not run.
+        Restart the brokers whose log directory failed. A broker that was frozen keeps its session or gets a new one."""
         self.network.heal()
         self.zookeeper.heal()
         frozen = [number for number, member in self.members.items() if member.frozen and member.running]
@@ -352,16 +352,16 @@ class Cluster:
         eventually(is_heard, seconds=60, what=f"broker {number} has no session with ZooKeeper")
 
     def controller(self) -> int | None:
-        """Return the id of the broker that /controller names; None if there is none."""
+        """Return the id of the broker in /controller, None if there is none."""
         try:
             return int(json.loads(self.tree.get("/controller")[0])["brokerid"])
         except NoNodeError:
             return None
 
-    # --- what the members say
+    # --- the state of the cluster
 
     def view(self, number: int, timeout: float = 5) -> tuple[set[int], int, View]:
-        """Return the live brokers, the controller and all partitions by Metadata of one broker."""
+        """Return the live brokers, the controller and all partitions in one broker's Metadata."""
         with Wire(self[number].address, timeout) as wire:
             answer = wire.call(apis.METADATA, 9, topics=None, allow_auto_topic_creation=False)
         view = {}
@@ -374,7 +374,7 @@ class Cluster:
         return {broker.node_id for broker in answer.brokers}, answer.controller_id, view
 
     def stored_view(self) -> View:
-        """Return the state of all partitions that is stored in ZooKeeper."""
+        """Return the state of all partitions in ZooKeeper."""
         view = {}
         for topic in self.tree.get_children("/brokers/topics"):
             assigned = json.loads(self.tree.get(f"/brokers/topics/{topic}")[0])["partitions"]
@@ -412,7 +412,7 @@ class Cluster:
         return ""
 
     def wait_until_quiet(self, timeout: float = 120, replicated: bool = True) -> View:
-        """Wait until all is quiet (see why_not_quiet), and return the state of all partitions."""
+        """Wait until the cluster is quiet (see why_not_quiet), and return the state of all partitions."""
         deadline = time.monotonic() + timeout
         while why := self.why_not_quiet(replicated):
             assert time.monotonic() < deadline, f"not quiet after {timeout:.0f} s: {why}\n{self.ends_of_logs()}"
@@ -420,7 +420,7 @@ class Cluster:
         return self.stored_view()
 
     def ends_of_logs(self, characters: int = 3000) -> str:
-        """Return the end of what each broker has written, for messages of failures."""
+        """Return the last lines of each broker's log, for failure messages."""
         return "\n".join(f"--- broker {n} ({m.kind})\n{m.logged()[-characters:]}" for n, m in self.members.items())
 
     def create_topic(
@@ -467,7 +467,7 @@ class Cluster:
         eventually(lambda: not self.tree.exists(f"/brokers/topics/{name}"), seconds=60, what=f"{name} is not deleted")
 
     def move(self, topic: str, replicas: Mapping[int, Sequence[int]]) -> None:
-        """Move the topic's partitions to these brokers and wait until that is done."""
+        """Move the topic's partitions to these brokers, and wait until the moves are complete."""
         topics = apis.ALTER_PARTITION_REASSIGNMENTS.Request.Topics
         partitions = [
             topics.Partitions(partition_index=partition, replicas=list(ids)) for partition, ids in replicas.items()
@@ -490,7 +490,7 @@ class Cluster:
         eventually(moved, seconds=60, what=f"{topic} has not moved to {replicas}")
 
     def elect_preferred(self, topics: Iterable[str]) -> None:
-        """Make the first replica of each partition of these topics its leader, and wait until that is done."""
+        """Make the first replica of each partition of these topics the leader, and wait until it leads."""
         view = self.stored_view()
         wanted = {key: view[key].replicas[0] for key in view if key[0] in topics}
         make = apis.ELECT_LEADERS.Request.TopicPartitions

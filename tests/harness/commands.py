@@ -1,4 +1,4 @@
-"""kafkapy's command line in this process: the output of a command, and its exit code."""
+"""Runs kafkapy's commands in this process, and returns their output and exit code."""
 
 import contextlib
 import io
@@ -18,7 +18,7 @@ def kafkapy(bootstrap: str, *words: object) -> Said:
 
 
 def kafkapy_json(bootstrap: str, *words: object) -> Any:
-    """Return the document that the command prints with --json; the command must succeed."""
+    """Return the document that the command prints with --json. The command must succeed."""
     result = kafkapy(bootstrap, *words, "--json")
     assert (result.code, result.err) == (0, ""), result
     return json.loads(result.out)

@@ -1,4 +1,4 @@
-"""All records of partitions, as librdkafka's consumer gets them."""
+"""Reads all records of partitions with librdkafka's consumer."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -9,7 +9,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Seen(NamedTuple):
-    """A record; `timestamp` is -1 if its format has none."""
+    """A record. `timestamp` is -1 if its format has none."""
 
     offset: int
     timestamp: int

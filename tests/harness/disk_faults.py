@@ -1,5 +1,5 @@
-"""Processes one of whose directories is on a disk that fails, is full or is slow, while they run: a small library for
-LD_PRELOAD, which a JVM accepts as well as Python."""
+"""Makes a disk fail, full or slow below one directory of a running process: a small library for LD_PRELOAD, which works
+with a JVM as well as with Python."""
 
 import errno
 import struct
@@ -12,10 +12,10 @@ CONTROL = struct.Struct("=ii4096s")
 
 
 class DiskFaults:
-    """What happens to the files of one process below one directory. At first nothing does."""
+    """The faults of one process's files below one directory. At first there are none."""
 
     def __init__(self, control: Path) -> None:
-        """Make the file `control`, through which the process learns what happens."""
+        """Create the file `control`, in which the process finds the current fault."""
         self._control = control
         control.parent.mkdir(parents=True, exist_ok=True)
         control.write_bytes(bytes(CONTROL.size))
@@ -23,19 +23,19 @@ class DiskFaults:
         self.environment = {"KAFKAPY_DISK": str(control)}
 
     def fail(self, directory: Path) -> None:
-        """Let every operation fail with EIO. A write that fails leaves the first half of its bytes there."""
+        """Make every operation fail with EIO. A failing write leaves the first half of its bytes."""
         self._write(errno.EIO, 0, directory)
 
     def fill(self, directory: Path) -> None:
-        """Let everything that needs space fail with ENOSPC. A write leaves the first half of its bytes there."""
+        """Make every operation that needs space fail with ENOSPC. A write that fails has written half of its bytes."""
         self._write(errno.ENOSPC, 0, directory)
 
     def slow_down(self, directory: Path, seconds: float) -> None:
-        """Let every write and every sync take so much longer."""
+        """Make every write and every sync take so much longer."""
         self._write(0, int(seconds * 1e6), directory)
 
     def end(self) -> None:
-        """Let nothing happen any more."""
+        """End the fault."""
         with self._control.open("r+b") as file:
             file.write(struct.pack("=ii", 0, 0))
 

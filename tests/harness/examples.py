@@ -1,4 +1,4 @@
-"""How many random examples a property, and how many points of a life, are tested: fewer in the quick run."""
+"""The number of random examples of a property test, and of points of a life test: fewer in the quick run."""
 
 import random
 from collections.abc import Sequence

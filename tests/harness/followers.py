@@ -1,4 +1,4 @@
-"""Followers of a partition that this broker leads: a stand-in for the fetches by which a leader knows them."""
+"""Stand-ins for followers of a partition that this broker leads: their fetches, and arguments for a Partition."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from kafkapy.replica.partition import Partition
 
 
 def follower_at(partition: Partition, broker_id: int, end_offset: int, start_offset: int = 0) -> None:
-    """Have the partition get the Fetch request of a follower, which has all records below `end_offset`."""
+    """Let the partition handle the Fetch request of a follower that has all records below `end_offset`."""
     partition.follower_fetched(broker_id, end_offset, start_offset, partition.log.log_end_offset)
 
 

@@ -1,4 +1,4 @@
-"""The server loop of brokers that exist only in tests: sockets, frames with their size in front, and threads."""
+"""The server loop of stand-ins for brokers: sockets, frames with their size in front, and threads."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class FrameServer:
         self._accepting.start()
 
     def drop_connections(self) -> None:
-        """Close all connections, as a broker that dies does."""
+        """Close all connections, like a broker that dies."""
         for connection in list(self._connections):
             with contextlib.suppress(OSError):  # the connection has just ended
                 connection.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Close all sockets, and wait for the threads; a response that is being made is not sent."""
+        """Close all sockets, and wait for the threads. A response in progress is not sent."""
         if self._listener.fileno() < 0:
             return
         self._listener.shutdown(socket.SHUT_RDWR)

@@ -54,7 +54,7 @@ class Server:
                 self.answer(request)
         elif word == "forget":
             nodes = [node for node, path in self.paths.items() if text in path]
-            # On another thread, because the kernel first writes dirty pages to this process.
+            # This runs on another thread, because the kernel first writes dirty pages to this process.
             threading.Thread(target=self.forget, args=(nodes,)).start()
             return
         print("done", flush=True)

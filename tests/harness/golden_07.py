@@ -1,4 +1,4 @@
-"""Logs that Kafka 0.7.2 wrote, and the messages that its consumer read."""
+"""Logs that Kafka 0.7.2 wrote, and the messages that its consumer read from them."""
 
 import base64
 import json
@@ -9,7 +9,7 @@ TOPICS_07 = ["none", "gzip", "snappy", "small-segments", "gzip-segments", "magic
 
 
 def expected(partition: str) -> list[tuple[int, int, bytes]]:
-    """Return for each message the offset of the stored message, that of the next stored message, and the payload."""
+    """Return (offset of the stored message, offset of the next stored message, payload) of each message."""
     found = []
     for stored in map(json.loads, (GOLDEN_07 / "expected" / f"{partition}.jsonl").read_text().splitlines()):
         for message in stored["messages"]:

@@ -18,14 +18,14 @@ TOPIC, OTHER, PARTITIONS, RECORDS = "flights", "weather", 3, 10
 
 
 class Bench(NamedTuple):
-    """A cluster of one broker with two topics; each partition has ten records."""
+    """A cluster of one broker with two topics, which have ten records in each partition."""
 
     connect: str
     bootstrap: str
     zk: KazooClient
 
     def put(self, group: str, offsets: dict[str, bytes], topic: str = TOPIC) -> None:
-        """Write committed offsets by partition, as an old consumer does that has left."""
+        """Write committed offsets by partition, like an old consumer that has left."""
         for path in ("ids", f"owners/{topic}", f"offsets/{topic}"):
             self.zk.ensure_path(f"/consumers/{group}/{path}")
         for partition, data in offsets.items():
@@ -58,7 +58,7 @@ class Bench(NamedTuple):
 
 @contextmanager
 def group_bench(connect: str, directory: Path) -> Iterator[Bench]:
-    """Start a Bench with the ZooKeeper and chroot `connect`; the broker runs in this process."""
+    """Start a Bench with the ZooKeeper and chroot `connect`, whose broker runs in this process."""
     settings = {"log.dirs": str(directory), "listeners": "PLAINTEXT://127.0.0.1:0"}
     settings |= {"broker.id": "0", "zookeeper.connect": connect, "offsets.topic.num.partitions": "1"}
     settings |= {"group.initial.rebalance.delay.ms": "0", "zookeeper.session.timeout.ms": str(5 * SESSION_MS)}

@@ -28,7 +28,7 @@ class GroupWire(Wire):
     """A connection with the requests that tests of groups and offsets send often."""
 
     def until(self, api: Api, version: int, message: Any, code: Any = lambda answer: answer.error_code) -> Any:
-        """Repeat `call` while the broker answers that it is not ready; return the response."""
+        """Repeat `call` while the broker answers that it is not ready. Return the response."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             answer = self.call(api, version, message)
@@ -63,7 +63,7 @@ class GroupWire(Wire):
         instance: str | None = None,
         **partition: Any,
     ) -> dict[tuple[str, int], int]:
-        """Commit offsets; return the error codes. An offset is a number, or (number, metadata)."""
+        """Commit offsets. Return the error codes. An offset is a number, or (number, metadata)."""
         message = commit_of(group, offsets, generation=generation, member=member, instance=instance, **partition)
         return _codes(self.call(apis.OFFSET_COMMIT, version, message))
 
@@ -79,7 +79,7 @@ class GroupWire(Wire):
         member: str = "",
         instance: str | None = None,
     ) -> dict[tuple[str, int], int]:
-        """Commit offsets in a transaction; return the error codes."""
+        """Commit offsets in a transaction. Return the error codes."""
         request = apis.TXN_OFFSET_COMMIT.Request
         message = request(
             transactional_id=transactional_id,
@@ -96,7 +96,7 @@ class GroupWire(Wire):
     def fetch(
         self, group: str, topics: dict[str, list[int]] | None, *, version: int = 7, stable: bool = False
     ) -> dict[tuple[str, int], tuple[int, int, str, int]]:
-        """Return (offset, leader epoch, metadata, error code) by partition; the group's error code must be 0."""
+        """Return (offset, leader epoch, metadata, error code) by partition. The group's error code must be 0."""
         request = apis.OFFSET_FETCH.Request
         if version >= 8:
             asked = _asked(request.Groups.Topics, topics)
@@ -123,7 +123,7 @@ class GroupWire(Wire):
         return {partition: found[0] for partition, found in self.fetch(group, None).items()}
 
     def delete_offsets(self, group: str, topics: dict[str, list[int]]) -> tuple[int, dict[tuple[str, int], int]]:
-        """Delete offsets; return the group's error code and those of the partitions."""
+        """Delete offsets. Return the group's error code and those of the partitions."""
         request = apis.OFFSET_DELETE.Request
         asked = [
             request.Topics(
@@ -141,7 +141,7 @@ class GroupWire(Wire):
         return state
 
     def join(self, group: str, topics: list[str], *, instance: str | None = None, sync: bool = True) -> tuple[str, int]:
-        """Join as the only member of the group; return the member id and the generation."""
+        """Join as the only member of the group. Return (member id, generation)."""
         request = apis.JOIN_GROUP.Request
         subscription = SUBSCRIPTION.encode(SUBSCRIPTION.Message(topics=topics), 1)
         message = request(
@@ -174,7 +174,7 @@ class GroupWire(Wire):
     # --- transactions
 
     def begin(self, transactional_id: str) -> tuple[int, int]:
-        """Initialize a transactional producer; return its id and its epoch."""
+        """Initialize a transactional producer. Return (producer id, epoch)."""
         self.find_coordinator(transactional_id, TRANSACTION)
         message = apis.INIT_PRODUCER_ID.Request(transactional_id=transactional_id, transaction_timeout_ms=60_000)
         answer = self.until(apis.INIT_PRODUCER_ID, 4, message)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tests.harness import brokers, toolchain
 
-# Lines that the tool prints only for faulty files.
+# Lines that Kafka's tool prints only for faulty files.
 COMPLAINTS = re.compile(
     r"isvalid: false|[Mm]ismatch|Non-consecutive|out of order|invalid bytes|[Cc]orrupt|Exception|is not found|unable to"
 )
@@ -28,7 +28,7 @@ class Said(NamedTuple):
 
 
 class KafkaTools:
-    """Kafka's command line tools in one JVM that runs until `close`; by class name, as for kafka-run-class."""
+    """Kafka's command line tools, by class name as for kafka-run-class, in one JVM that runs until `close`."""
 
     def __init__(self) -> None:
         classpath = toolchain.maven_classpath(brokers.KAFKA_POM, brokers.KAFKA_VERSION)
@@ -62,7 +62,7 @@ class KafkaTools:
 
 
 def run_old_tool(tool: str, *words: object) -> str:
-    """Run a tool of Kafka 2.8.2, which can take --zookeeper, and return its output; the tool must succeed."""
+    """Run a tool of Kafka 2.8.2, which accepts --zookeeper, and return its output. The tool must succeed."""
     classpath = toolchain.maven_classpath(brokers.KAFKA_POM, OLD_VERSION)
     java = [toolchain.find("java"), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classpath]
     command = [*java, tool, *map(str, words)]
@@ -85,6 +85,6 @@ def kafka_dump(data: Path, paths: Sequence[Path], *options: str) -> str:
 
 
 def complaints(output: str) -> str:
-    """Return the first error that the tool reports; empty if there is none."""
+    """Return the first error that the tool reports, "" if there is none."""
     found = COMPLAINTS.search(output)
     return output[max(0, found.start() - 300) : found.start() + 700] if found else ""

@@ -1,4 +1,4 @@
-"""Groups of members that run in processes of their own, in every language, and the events that they report.
+"""Groups whose members run in other processes, in every language, and the events that the members report.
 
 A Host is a process with members of one kind; a Group collects the events of all its members, from any hosts. See
 tests/interop/python/host.py for the commands and events; the other languages' programs speak the same.
@@ -28,7 +28,7 @@ COOPERATIVE_KINDS = ("confluent-kafka", "kafka-python", Java3.name, Java4.name, 
 
 
 def host_command(kind: str, bootstrap: str) -> list[str]:
-    """Return the command line of a host; build it first if needed."""
+    """Return the command line of a host. Build the host first if needed."""
     versions = {each.name: each.version for each in (Java3, Java4)}
     if kind in versions:
         return [*java_command(versions[kind], "kafkapy.interop.Members"), bootstrap]
@@ -40,7 +40,7 @@ def host_command(kind: str, bootstrap: str) -> list[str]:
 
 
 class Host:
-    """A process with any number of members, which all end with it."""
+    """A process with any number of members, which end with the process."""
 
     def __init__(self, kind: str, bootstrap: str) -> None:
         self.kind = kind
@@ -97,7 +97,7 @@ class Host:
                 self.tell("leave", member)
 
     def kill(self) -> None:
-        """Kill the process; its earlier events have been received when this returns."""
+        """Kill the process. Return when its earlier events have been received."""
         self.child.kill()
         self.child.wait(30)
         for listener in self._listeners:
@@ -142,7 +142,7 @@ class Hosts:
         return self._shared[kind]
 
     def own(self, kind: str) -> Host:
-        """Start a new host, which a test may kill."""
+        """Start a new host that the test may kill."""
         self._own.append(Host(kind, self._bootstrap))
         return self._own[-1]
 
@@ -169,7 +169,7 @@ class Hosts:
 
 @dataclass
 class Member:
-    """The state of a member by its events so far."""
+    """The state of a member according to its events so far."""
 
     name: str
     host: Host
@@ -182,7 +182,7 @@ class Member:
 
 
 class Group:
-    """A group that reads one topic."""
+    """A consumer group that reads one topic."""
 
     def __init__(self, name: str, topic: str, partitions: int, *, assignor: str = "range") -> None:
         self.name = name
@@ -204,7 +204,7 @@ class Group:
         rebalance_ms: int = 60_000,
         instance: str | None = None,
     ) -> Member:
-        """Start a member; `name` is its name in the group."""
+        """Start a member. `name` is its name in the group."""
         self._joins += 1
         member = self.members[name] = Member(name, host, f"{self.name}/{name}/{self._joins}")
         host.hear[member.address] = lambda event: self._hear(member, event)
@@ -303,7 +303,7 @@ class Group:
 
 
 class Feed:
-    """Writes a few records to every partition all the time, so that members always have records to process."""
+    """Writes records to every partition all the time, so that members always have some to process."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         self._topic = topic
@@ -319,7 +319,7 @@ class Feed:
         return self
 
     def __exit__(self, *about: object) -> None:
-        """Stop writing; all records are in the topic when this returns."""
+        """Stop writing. Return when all records are in the topic."""
         self._stopping.set()
         self._thread.join()
         left = self._producer.flush(30)

@@ -1,4 +1,4 @@
-"""Processes whose wall clock is ahead or behind, while they run: a small library for LD_PRELOAD.
+"""Moves the wall clock of running processes: a small library for LD_PRELOAD.
 
 libfaketime can do the same, but a JVM under it needs minutes to start: it also takes over every wait of a thread.
 """
@@ -22,6 +22,6 @@ class MovedClock:
         self.environment = {"KAFKAPY_CLOCK": str(file)}
 
     def move(self, seconds: float) -> None:
-        """Let the clock be so many seconds ahead of the machine's, or behind if negative."""
+        """Set the clock so many seconds ahead of the machine's, or behind if negative."""
         with self._file.open("r+b") as file:
             file.write(struct.pack("=q", int(seconds * 1e9)))

@@ -51,25 +51,25 @@ class Network:
         return f"{self._prefix}.{host}"
 
     def inside(self, host: int) -> list[str]:
-        """Return the words in front of a command that run it on that host, in a process of the same id."""
+        """Return the words to put before a command to run it on that host, in a process with the same id."""
         if host not in self._hosts:
             self._add(host)
         return ["nsenter", f"--net=/run/netns/{self._namespace(host)}"]
 
     def cut(self, source: int, target: int) -> None:
-        """Lose everything that `source` sends to `target`; the other direction stays as it is."""
+        """Lose everything that `source` sends to `target`. The other direction is not changed."""
         self._in(source, "neigh", "replace", self.address(target), "lladdr", NO_HOST, "nud", "permanent", "dev", "eth0")
         self._cuts.add((source, target))
 
     def separate(self, one: int, *others: int) -> None:
-        """Lose what a host and the others send to each other, in both directions. `others` may include the host."""
+        """Lose everything that a host and the others send to each other. `others` may include the host."""
         for other in others:
             if other != one:
                 self.cut(one, other)
                 self.cut(other, one)
 
     def slow_down(self, host: int, kbit_per_s: int) -> None:
-        """Limit what the host sends to this rate; packets wait for up to two seconds before they are lost."""
+        """Limit the rate at which the host sends. Packets wait for up to two seconds before they are lost."""
         words = ["tc", "qdisc", "replace", "dev", "eth0", "root", "tbf"]
         words += ["rate", f"{kbit_per_s}kbit", "burst", "4kb", "latency", "2s"]
         subprocess.run([*self.inside(host), *words], check=True)

@@ -1,4 +1,4 @@
-"""The records of offset commits by their schemas: a second codec, to compare with ext/offset_commit."""
+"""A second codec for the records of offset commits, from their schemas, to compare with ext/offset_commit."""
 
 from kafkapy.coordinator.offset_records import (
     NO_TIMESTAMP,

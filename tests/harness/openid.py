@@ -1,4 +1,4 @@
-"""An OpenID provider on loopback: gives out tokens and the keys to check them, and rotates its keys."""
+"""An OpenID provider on loopback that issues tokens and the keys to check them, and rotates its keys."""
 
 from __future__ import annotations
 

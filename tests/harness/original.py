@@ -1,4 +1,4 @@
-"""Members of groups in ZooKeeper, each a process that prints its records: Kafka's high-level consumers of 0.8.2.2 and
+"""Members of groups in ZooKeeper, each a process that prints its records: the high-level consumers of Kafka 0.8.2.2 and
 0.10.2.2, and kafkapy's."""
 
 import re
@@ -25,7 +25,7 @@ Place = tuple[str, int, int]  # topic, partition, offset
 
 
 class Member:
-    """A member in a process. `kind` is the version of Kafka, or OWN. A topic that begins with ^ is a white list."""
+    """A member in its own process. `kind` is a version of Kafka, or OWN. A topic that begins with ^ is a white list."""
 
     def __init__(
         self, kind: str, directory: Path, connect: str, group: str, name: str, topic: str, streams: int = 1, **more: str
@@ -59,7 +59,7 @@ class Member:
 
 
 def kafka(version: str, tool: str, *words: object) -> str:
-    """Return the output of Kafka's tool of that version."""
+    """Return the output of a tool of that version of Kafka."""
     classpath = toolchain.maven_classpath(OLD / f"pom-{version}.xml", version)
     command = [*_java(classpath), tool, *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

@@ -1,6 +1,6 @@
 """kafkapy's member of a group in ZooKeeper, with the arguments and the output of zookeeper/java/GroupMember.java.
 
-With the setting say=value it prints the values of the records instead of their positions.
+With the setting say=value the process prints the values of the records instead of their positions.
 """
 
 import signal

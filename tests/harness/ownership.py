@@ -1,4 +1,4 @@
-"""Check the reported events of a group's members for violations of the group protocol.
+"""Checks the reported events of a group's members for violations of the group protocol.
 
 The events of one member are in the order in which they happened; events of different members are ordered only by
 generation.

@@ -1,4 +1,4 @@
-"""A disk whose power is cut: every change is recorded, and replayed to a state that a cut after it may leave.
+"""A disk whose power is cut: every change is recorded, and replayed to a state that a cut after that change may leave.
 
 Only synced data is certain to be there. Any part of the rest may be there too: blocks reach the disk in any order, so
 each block of a file has any of its versions since the last sync of the file; the file's size is any of its sizes since
@@ -41,7 +41,7 @@ class Unlink(NamedTuple):
 
 
 class Rename(NamedTuple):
-    """A rename within one directory (the log does no others); it replaces a file with the new name."""
+    """A rename within one directory, the only kind that logs do. It replaces a file with the new name."""
 
     directory: int
     old: str
@@ -182,7 +182,7 @@ class RecordingFiles(Files):
 
 
 class UnsyncedFiles(Files):
-    """Files for checks after a cut: the machine stays on, so no sync is needed."""
+    """Files without syncs, for checks after a cut, while the machine stays on."""
 
     def sync(self, file: FileHandle) -> None:
         pass
@@ -329,7 +329,7 @@ class Platter:
                 yield from self.paths(below, path)
 
     def cut(self, target: Path, loss: Loss, block: int, rng: random.Random) -> None:
-        """Create in `target` a state that may be found when the power is back."""
+        """Create in `target` a state that may be found after the power cut."""
         self._cut(self._directories[ROOT], target, loss, block, rng)
 
     def _cut(self, directory: _Directory, target: Path, loss: Loss, block: int, rng: random.Random) -> None:

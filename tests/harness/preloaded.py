@@ -7,7 +7,7 @@ from tests.harness import toolchain
 
 
 def library(source: Path) -> Path:
-    """Return the library that is made of a C file next to this module, compiled if it was not yet."""
+    """Return the library of a C file next to this module. Compile it if needed."""
     made = toolchain.cache_dir() / f"{source.stem.replace('_', '-')}-{toolchain.fingerprint([source])}.so"
     if not made.exists():
         new = made.with_suffix(f".{os.getpid()}")

@@ -1,4 +1,4 @@
-"""Requests built by hand, byte by byte, also invalid ones. Shares no code with kafkapy's protocol modules."""
+"""Requests built byte by byte, also invalid ones, without code of kafkapy's protocol modules."""
 
 import socket
 import struct
@@ -15,7 +15,7 @@ NOT_LEADER_OR_FOLLOWER = 6
 
 
 def string(text: str | None) -> bytes:
-    """Encode a string with a 16-bit length; None is the null string."""
+    """Encode a string with a 16-bit length. None is the null string."""
     return struct.pack(">h", -1) if text is None else struct.pack(">h", len(text.encode())) + text.encode()
 
 
@@ -36,7 +36,7 @@ def varint(value: int) -> bytes:
 
 
 def record(number: int, value: bytes, *, length: int | None = None, value_length: int | None = None) -> bytes:
-    """Encode one record of a batch, without key and headers; the lengths can be set to wrong values."""
+    """Encode a record of a batch, without key and headers. The lengths can be set to wrong values."""
     size = len(value) if value_length is None else value_length
     body = b"\0" + varint(0) + varint(number) + varint(-1) + varint(size) + value + varint(0)
     return varint(len(body) if length is None else length) + body
@@ -78,7 +78,7 @@ def frame(api: int, version: int, body: bytes, *, correlation: int = 7, client: 
 
 
 def produce_body(topic: str, partition: int, records: bytes, *, acks: int = -1, size: int | None = None) -> bytes:
-    """Encode a Produce request of version 3; `size` is a wrong length of the records."""
+    """Encode a Produce request of version 3. `size` is a wrong length of the records."""
     data = struct.pack(">ii", partition, len(records) if size is None else size) + records
     return string(None) + struct.pack(">hi", acks, 10_000) + array([string(topic) + array([data])])
 
@@ -116,7 +116,7 @@ class Connection:
         return bytes(got)
 
     def is_closed_by_broker(self) -> bool:
-        """Return True if the broker closes the connection without a response; False if it responds, or after 20 s."""
+        """Return True if the broker closes the connection without a response, False if it responds, or after 20 s."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionResetError:
@@ -129,7 +129,7 @@ class Connection:
         return self.answer()
 
     def produce(self, topic: str, partition: int, records: bytes, *, version: int = 3) -> tuple[int, int]:
-        """Send a Produce request of versions 3 to 8 with acks=all; return (error code, base offset)."""
+        """Send a Produce request of version 3 to 8 with acks=all. Return (error code, base offset)."""
         answer = self.ask(PRODUCE, version, produce_body(topic, partition, records))
         at = 4 + 2 + len(topic.encode()) + 4
         index, code, base = struct.unpack_from(">ihq", answer, at)
@@ -137,7 +137,7 @@ class Connection:
         return code, base
 
     def fetch(self, topic: str, partition: int, offset: int) -> tuple[int, int, bytes]:
-        """Send a Fetch request of version 4 that does not wait; return (error code, high watermark, records)."""
+        """Send a Fetch request of version 4 that does not wait. Return (error code, high watermark, records)."""
         one = struct.pack(">iqi", partition, offset, 64 << 20)
         body = struct.pack(">iiiib", -1, 0, 0, 64 << 20, 0) + array([string(topic) + array([one])])
         answer = self.ask(FETCH, 4, body)
@@ -149,21 +149,21 @@ class Connection:
         return code, high, answer[at + 4 : at + 4 + max(size, 0)]
 
     def end_offset(self, topic: str, partition: int) -> tuple[int, int]:
-        """Send ListOffsets of version 1; return (error code, offset after the last record)."""
+        """Send ListOffsets of version 1. Return (error code, offset after the last record)."""
         one = struct.pack(">iq", partition, -1)
         answer = self.ask(LIST_OFFSETS, 1, struct.pack(">i", -1) + array([string(topic) + array([one])]))
         _, code, _, offset = struct.unpack_from(">ihqq", answer, 4 + 2 + len(topic.encode()) + 4)
         return code, offset
 
     def wait_until_served(self, topic: str, partition: int = 0) -> None:
-        """Wait until the partition can be read: a broker listens at its start already while it loads its logs."""
+        """Wait until the partition can be read. At a start, a broker listens while it is still loading its logs."""
         deadline = time.monotonic() + 20
         while self.end_offset(topic, partition)[0] == NOT_LEADER_OR_FOLLOWER:
             assert time.monotonic() < deadline, f"{topic}-{partition} is still being loaded"
             time.sleep(0.01)
 
     def create_topic(self, name: str, partitions: int = 1) -> int:
-        """Send CreateTopics of version 2; return the error code."""
+        """Send CreateTopics of version 2. Return the error code."""
         topic = string(name) + struct.pack(">ih", partitions, 1) + array([]) + array([])
         answer = self.ask(CREATE_TOPICS, 2, array([topic]) + struct.pack(">ib", 20_000, 0))
         (code,) = struct.unpack_from(">h", answer, 4 + 4 + 2 + len(name.encode()))

@@ -1,4 +1,4 @@
-"""Message sets of formats 0 and 1 and requests with them, byte by byte, as clients before Kafka 0.11 send them.
+"""Message sets of formats 0 and 1, and requests with them, built byte by byte, like those of clients before Kafka 0.11.
 
 Like `raw`, this module shares no code with kafkapy.
 """
@@ -25,7 +25,7 @@ def message(
     crc: int | None = None,
     size: int | None = None,
 ) -> bytes:
-    """Encode a message with its offset and size; crc and size can be set to wrong values."""
+    """Encode a message with its offset and size. `crc` and `size` can be set to wrong values."""
     body = struct.pack(">bb", magic, attributes)
     if magic:
         body += struct.pack(">q", timestamp)
@@ -38,13 +38,13 @@ def message(
 def gzipped(
     messages: Sequence[bytes], *, offset: int, magic: int = 0, timestamp: int = -1, attributes: int = 0
 ) -> bytes:
-    """Encode a wrapper: `offset` is that of its last message, `timestamp` the largest."""
+    """Encode a wrapper message. `offset` is that of its last message, `timestamp` the largest."""
     value = gzip.compress(b"".join(messages), mtime=0)
     return message(value, offset=offset, magic=magic, timestamp=timestamp, attributes=attributes | GZIP)
 
 
 class Found(NamedTuple):
-    """A message in a response; its timestamp is None in format 0."""
+    """A message in a response. Its timestamp is None in format 0."""
 
     offset: int
     magic: int
@@ -55,7 +55,7 @@ class Found(NamedTuple):
 
 
 def read_set(data: bytes) -> tuple[list[Found], bytes]:
-    """Return the complete messages, with verified checksums, and the bytes after them: a part of another message."""
+    """Return (complete messages, with verified checksums, bytes after them, which are a part of another message)."""
     found = []
     at = 0
     while len(data) - at >= 12:
@@ -76,7 +76,7 @@ def read_set(data: bytes) -> tuple[list[Found], bytes]:
 
 
 def deep(messages: Sequence[Found]) -> list[Found]:
-    """Return the messages, with those in gzip wrappers unpacked, with the offsets and timestamps of a consumer."""
+    """Return the messages, unpacked from gzip wrappers, with the offsets and timestamps that a consumer computes."""
     out = []
     for one in messages:
         codec = one.attributes & 7
@@ -114,7 +114,7 @@ class OldConnection(Connection):
     def produce_set(
         self, topic: str, records: bytes, *, version: int, partition: int = 0, acks: int = 1
     ) -> tuple[int, int, int | None, int | None]:
-        """Send Produce v0 to v2; return (error code, base offset, append time or None, throttle time or None)."""
+        """Send Produce v0 to v2. Return (error code, base offset, append time or None, throttle time or None)."""
         part = struct.pack(">ii", partition, len(records)) + records
         body = struct.pack(">hi", acks, 10_000) + array([string(topic) + array([part])])
         answer = self.ask(PRODUCE, version, body)
@@ -151,7 +151,7 @@ class OldConnection(Connection):
         return body + array([string(topic) + array([one])])
 
     def fetch_set(self, topic: str, offset: int, *, version: int, **limits: int) -> tuple[int, int, bytes]:
-        """Send Fetch v0 to v3; return (error code, high watermark, message set)."""
+        """Send Fetch v0 to v3. Return (error code, high watermark, message set)."""
         answer = self.ask(FETCH, version, self.fetch_body(topic, offset, version=version, **limits))
         at = (4 if version >= 1 else 0) + 4 + 2 + len(topic.encode()) + 4
         index, code, high, size = struct.unpack_from(">ihqi", answer, at)
@@ -161,7 +161,7 @@ class OldConnection(Connection):
         return code, high, data
 
     def offset_of(self, topic: str, timestamp: int) -> tuple[int, int, int]:
-        """Send ListOffsets v1; return (error code, timestamp, offset)."""
+        """Send ListOffsets v1. Return (error code, timestamp, offset)."""
         one = struct.pack(">iq", 0, timestamp)
         answer = self.ask(LIST_OFFSETS, 1, struct.pack(">i", -1) + array([string(topic) + array([one])]))
         index, code, stamp, offset = struct.unpack_from(">ihqq", answer, 4 + 2 + len(topic.encode()) + 4)
@@ -169,7 +169,7 @@ class OldConnection(Connection):
         return code, stamp, offset
 
     def largest_time(self, topic: str) -> tuple[int, int, int]:
-        """Send ListOffsets v7, a flexible version, with timestamp -3; return (error code, timestamp, offset)."""
+        """Send ListOffsets v7, a flexible version, with timestamp -3. Return (error code, timestamp, offset)."""
         name = bytes([len(topic) + 1]) + topic.encode()
         body = b"\0" + struct.pack(">ib", -1, 0) + b"\2" + name + b"\2" + struct.pack(">iiq", 0, -1, -3) + b"\0\0\0"
         answer = self.ask(LIST_OFFSETS, 7, body)
@@ -178,7 +178,7 @@ class OldConnection(Connection):
         return code, stamp, offset
 
     def segment_offsets(self, topic: str, timestamp: int, count: int, *, replica: int = -1) -> tuple[int, list[int]]:
-        """Send ListOffsets v0; return (error code, offsets)."""
+        """Send ListOffsets v0. Return (error code, offsets)."""
         one = struct.pack(">iqi", 0, timestamp, count)
         answer = self.ask(LIST_OFFSETS, 0, struct.pack(">i", replica) + array([string(topic) + array([one])]))
         at = 4 + 2 + len(topic.encode()) + 4

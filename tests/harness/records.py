@@ -1,4 +1,4 @@
-"""Create, fill and read topics in a few words, with confluent-kafka."""
+"""Short helpers that create, fill and read topics with confluent-kafka."""
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -24,7 +24,7 @@ def create(bootstrap: str, topic: NewTopic) -> None:
 
 
 def consume(bootstrap: str, topic: str, group: str, count: int) -> list[str]:
-    """Consume and commit `count` records in the group; return their values."""
+    """Consume and commit `count` records in the group. Return their values."""
     settings = {"group.id": group, "auto.offset.reset": "earliest", "isolation.level": "read_committed"}
     consumer = Consumer({"bootstrap.servers": bootstrap, "enable.auto.commit": False, **settings})
     consumer.subscribe([topic])

@@ -1,4 +1,4 @@
-"""Reference cycles: objects left behind by an operation that only the garbage collector frees."""
+"""Finds objects in reference cycles that an operation leaves, which only the garbage collector can free."""
 
 import gc
 from collections import Counter
@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 
 def objects_left_in_cycles(step: Callable[[], object], times: int, warm: int = 3) -> Counter[str]:
-    """Run `step` `times` times; return the types of the objects in reference cycles that remain, with their numbers.
+    """Run `step` `times` times. Return the types of the objects in remaining reference cycles, with their numbers.
 
-    Earlier objects are frozen, and stay so: a collection that also walked through pytest's heap would take most of the
-    test's time.
+    Earlier objects are frozen, and stay frozen: a collection that also walked through pytest's heap would take most of
+    the test's time.
     """
     for _ in range(warm):
         step()

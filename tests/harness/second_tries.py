@@ -24,7 +24,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show each failure that was followed by a second try, whatever that brought."""
+    """Show each failure that was followed by a second try, whatever the result of that was."""
     for report in terminalreporter.stats.get("rerun", []):
         terminalreporter.section(f"second try: {report.nodeid} failed first with")
         terminalreporter.write_line(report.longreprtext)

@@ -77,7 +77,7 @@ class SecuredKafka:
         return path
 
     def add_scram_users(self, tools: KafkaTools) -> None:
-        """Give the USERS credentials for SCRAM."""
+        """Store SCRAM credentials for the USERS."""
         for user, password in USERS.items():
             said = tools.run(
                 "kafka.admin.ConfigCommand", "--bootstrap-server", self.bootstrap("PLAINTEXT"), "--alter",

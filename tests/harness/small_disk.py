@@ -1,4 +1,4 @@
-"""A file system of a few megabytes, to be filled: a tmpfs, mounted by root or in a user's own mount namespace."""
+"""A file system of a few megabytes that tests fill: a tmpfs, mounted by root or in a user's own mount namespace."""
 
 import subprocess
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass
 class SmallDisk:
-    """The mounted file system: `path` for programs started with `prefix`, `outside` the same directory for tests."""
+    """The mounted file system. Programs started with `prefix` see it as `path`, tests as `outside`."""
 
     path: Path
     outside: Path

@@ -1,4 +1,4 @@
-"""Spark for the tests: the settings of a small session. Drivers in processes of their own come from perf."""
+"""Settings of a small Spark session for tests. Drivers in their own processes are in `perf`."""
 
 from pathlib import Path
 

@@ -37,12 +37,12 @@ class StandInLeader:
         return [message for api, _, message in list(self.requests) if api is FETCH]
 
     def wait(self, condition: Callable[[], object], seconds: float = 30.0) -> None:
-        """Wait until the condition is true; it is looked at after each request."""
+        """Wait until the condition is true. It is checked after each request."""
         with self.news:
             assert self.news.wait_for(condition, seconds), self.requests[-5:]
 
     def drop_connections(self) -> None:
-        """Close all connections, as a broker that dies does."""
+        """Close all connections, like a broker that dies."""
         self._server.drop_connections()
 
     def close(self) -> None:
@@ -161,7 +161,7 @@ class LeaderOfLogs:
         )
 
     def partition(self, key: tuple[str, int], asked: Any) -> Any:
-        """Return the answer for one partition. Tests replace this method to answer otherwise."""
+        """Return the response for one partition. Tests replace this method for other responses."""
         answer = FETCH.Response.Responses.Partitions(partition_index=key[1], high_watermark=-1)
         log = self.logs.get(key)
         if log is None:

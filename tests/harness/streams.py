@@ -1,4 +1,4 @@
-"""The word count of Kafka Streams 3.9.1 with exactly-once, lines for it, and what it counts."""
+"""The word count of Kafka Streams 3.9.1 with exactly-once, a writer of lines for it, and a reader of its counts."""
 
 import random
 import struct
@@ -23,7 +23,7 @@ class Instance:
     """An instance of the word count, whose state directory is kept after it ends."""
 
     def __init__(self, bootstrap: str, application: str, directory: Path, prefix: Sequence[str] = ()) -> None:
-        """Start it. `prefix` is in front of its command."""
+        """Start the instance. `prefix` is put before its command."""
         classpath = toolchain.maven_classpath(STREAMS / "pom.xml", "3.9.1")
         classes = toolchain.java_classes(STREAMS, classpath)
         java = [toolchain.find("java"), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
@@ -96,7 +96,7 @@ class Counts:
 
 @contextmanager
 def lines_all_the_time(bootstrap: str, sent: Counter[str]) -> Iterator[None]:
-    """Write lines of words until the block is left; count the written words in `sent`."""
+    """Write lines of words until the block is left. Count the written words in `sent`."""
     producer, stopping, rng = (
         Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "enable.idempotence": True}),
         threading.Event(),

@@ -1,4 +1,4 @@
-"""A system that can start only a limited number of further threads."""
+"""Makes this process able to start only a limited number of further threads."""
 
 import threading
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 class ThreadLimit:
-    """Allows `left` more threads; then starting one raises the same error as when the system refuses a thread."""
+    """Allows `left` more threads. Then a start raises the same error as when the system refuses a thread."""
 
     def __init__(self, left: int) -> None:
         self.left = left

@@ -1,4 +1,4 @@
-"""Checks that bytes of a connection are TLS records."""
+"""Checks that the bytes of a connection are TLS records."""
 
 
 def check_records(stream: bytes | bytearray) -> None:

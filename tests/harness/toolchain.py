@@ -1,7 +1,7 @@
-"""Finds the programs that the tests need, and keeps what they build in a cache.
+"""Finds the programs that the tests need, and caches what they build.
 
-A missing program is a failure with a sentence that says how to get it, never a skip: a suite that passes because half
-of it did not run says nothing.
+A missing program is a failure with a sentence that says how to get it, never a skip, since a suite that passes because
+half of it did not run proves nothing.
 """
 
 import fcntl
@@ -30,11 +30,11 @@ HOW_TO_GET = {
 
 
 class MissingTool(RuntimeError):
-    """A program that the tests need is not on this machine."""
+    """Raised if a program that the tests need is not on this machine."""
 
 
 def find(program: str) -> str:
-    """Return the path of a program; raise MissingTool, which says how to get it, if it is missing."""
+    """Return the path of a program. Raise MissingTool, which says how to get it, if it is missing."""
     path = shutil.which(program)
     if path is None:
         raise MissingTool(
@@ -62,7 +62,7 @@ def fingerprint(files: Iterable[Path], *more: str) -> str:
 
 
 def run(command: list[str], *, cwd: Path | None = None, env: dict[str, str] | None = None, timeout: float = 600) -> str:
-    """Run a build command and return its standard output; if it fails, its whole output is in the error."""
+    """Run a build command and return its standard output. If it fails, raise an error with its whole output."""
     done = subprocess.run(
         command,
         cwd=cwd,
@@ -118,7 +118,7 @@ def python_with(*requirements: str) -> Path:
 
 
 def go_program(module: Path) -> Path:
-    """Return the executable built from a Go module; if Go is too old, a newer one is downloaded as a module."""
+    """Return the executable built from a Go module. If Go is too old, a newer Go is downloaded as a module."""
     program = cache_dir() / f"go-{fingerprint([*module.glob('*.go'), module / 'go.mod', module / 'go.sum'])}"
     if not program.exists():
         temporary = Path(f"{program}.{os.getpid()}")
@@ -171,7 +171,7 @@ def node_modules(project: Path) -> Path:
 
 
 def _keep(temporary: Path, wanted: Path) -> None:
-    """Rename a built directory to its final name; if another run was faster, keep that run's directory."""
+    """Rename a built directory to its final name. If another run was faster, keep that run's directory."""
     try:
         temporary.rename(wanted)
     except OSError:

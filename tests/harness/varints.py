@@ -1,4 +1,4 @@
-"""Varints as the Kafka protocol has them, for tests that build or damage bytes."""
+"""Varints of the Kafka protocol, for tests that build or damage bytes."""
 
 
 def encode_uvarint(value: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Waits for what other threads or processes do, where there is no event to wait for."""
+"""Waits for changes by other threads or processes where there is no event to wait for."""
 
 import time
 from collections.abc import Callable

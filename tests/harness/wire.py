@@ -70,17 +70,17 @@ class Wire:
         return number
 
     def receive(self, api: Api, version: int) -> tuple[int, Any]:
-        """Return the next response, behind its correlation id."""
+        """Return the next response, after its correlation id."""
         frame = self.frame()
         correlation, body = read_response_header(frame, api, version)
         return correlation, api.decode_response(frame, version, body)
 
     def frame(self) -> bytes:
-        """Return the next response as it is, without its size."""
+        """Return the bytes of the next response, without its size."""
         return self._exactly(struct.unpack(">i", self._exactly(4))[0])
 
     def closed(self) -> bool:
-        """Return True if the broker has closed the connection without a further answer."""
+        """Return True if the broker has closed the connection without another response."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionResetError:
@@ -94,7 +94,7 @@ class Wire:
             got += more
         return bytes(got)
 
-    # --- what tests need around transactions
+    # --- topics and transactions
 
     def create_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
         """Create a topic and wait until it is known and its partitions have leaders."""
@@ -107,7 +107,7 @@ class Wire:
         eventually(lambda: self.end_offset(name, partitions - 1) >= 0)
 
     def end_offset(self, topic: str, partition: int, isolation: int = 0) -> int:
-        """Return the offset after the last record that a reader gets; -1 while the partition has no leader."""
+        """Return the offset after the last record that a reader gets, -1 while the partition has no leader."""
         api = apis.LIST_OFFSETS
         asked = api.Request.Topics.Partitions(partition_index=partition, timestamp=-1, current_leader_epoch=-1)
         topics = [api.Request.Topics(name=topic, partitions=[asked])]
@@ -128,7 +128,7 @@ class Wire:
     def init(
         self, transactional_id: str | None, timeout_ms: int = 60_000, producer: Producer | None = None, version: int = 4
     ) -> Producer | int:
-        """Send InitProducerId; return the producer, or the error code."""
+        """Send InitProducerId. Return the producer, or the error code."""
         producer_id, epoch = producer or (-1, -1)
         answer = self.call(
             apis.INIT_PRODUCER_ID,
@@ -141,7 +141,7 @@ class Wire:
         return answer.error_code or Producer(answer.producer_id, answer.producer_epoch)
 
     def producer(self, transactional_id: str, timeout_ms: int = 60_000) -> Producer:
-        """Return a new producer as a client gets it: retry while the coordinator is not ready."""
+        """Return a new producer. Like a client, retry while the coordinator is not ready."""
         self.find_coordinator(transactional_id)
 
         def begun() -> Producer | None:
@@ -156,7 +156,7 @@ class Wire:
     def add(
         self, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition], version: int = 3
     ) -> list[int]:
-        """Send AddPartitionsToTxn up to version 3; return the error code of each partition."""
+        """Send AddPartitionsToTxn up to version 3. Return the error code of each partition."""
         api = apis.ADD_PARTITIONS_TO_TXN
         asked = list(partitions)
         answer = self.call(
@@ -172,7 +172,10 @@ class Wire:
     def add_batch(
         self, *transactions: tuple[str, Producer, Sequence[TopicPartition], bool], version: int = 4
     ) -> list[list[int]]:
-        """The codes of each transaction's partitions; the last of each says whether it is only asked for."""
+        """Send one AddPartitionsToTxn request with these transactions. Return the error codes of each one's partitions.
+
+        A transaction is (transactional id, producer, partitions, verify only).
+        """
         make = apis.ADD_PARTITIONS_TO_TXN.Request.Transactions
         answer = self.call(
             apis.ADD_PARTITIONS_TO_TXN,
@@ -205,7 +208,7 @@ class Wire:
         )
 
     def end(self, transactional_id: str, producer: Producer, commit: bool, version: int = 3) -> int:
-        """Send EndTxn; return the error code."""
+        """Send EndTxn. Return the error code."""
         return int(
             self.call(
                 apis.END_TXN,
@@ -222,7 +225,7 @@ class Wire:
         return state
 
     def wait_for_state(self, transactional_id: str, *states: str) -> Any:
-        """Wait until the transaction has one of the states; return its description."""
+        """Wait until the transaction has one of the states. Return its description."""
 
         def reached() -> Any:
             found = self.describe(transactional_id)

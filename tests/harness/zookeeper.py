@@ -35,7 +35,7 @@ syncLimit=20
 
 
 class ZooKeeper:
-    """A server on a port that stays the same over restarts."""
+    """A server whose port stays the same over restarts."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class ZooKeeper:
             self.start()
 
     def start(self) -> None:
-        """Start the server and wait until it serves: an earlier client might wait until its session expires."""
+        """Start the server and wait until it serves. An earlier client might wait until its session expires."""
         self.launch()
         eventually(lambda: self.mode, seconds=60, what=f"ZooKeeper does not serve: see {self._directory}")
 
@@ -77,12 +77,12 @@ class ZooKeeper:
 
     @property
     def mode(self) -> str:
-        """Return "standalone", "leader" or "follower"; an empty string while the server does not serve."""
+        """Return "standalone", "leader" or "follower", "" while the server does not serve."""
         found = re.search(r"^Mode: (\w+)", self.ask("srvr"), re.MULTILINE)
         return found[1] if found else ""
 
     def ask(self, word: str) -> str:
-        """Return the answer to a four-letter word; empty while the server does not answer."""
+        """Return the response to a four-letter word, "" while the server does not respond."""
         try:
             with socket.create_connection((self.host, self.port), timeout=5) as connection:
                 connection.sendall(word.encode())
@@ -109,12 +109,12 @@ class ZooKeeper:
         self.frozen = False
 
     def freeze(self) -> None:
-        """Stop the execution of the process; its sockets stay open."""
+        """Stop the execution of the process. Its sockets stay open."""
         self.process.freeze()
         self.frozen = True
 
     def heal(self) -> None:
-        """Continue the execution of a frozen process, and launch one that was killed."""
+        """Continue a frozen server, or launch a killed one."""
         if self.frozen:
             self.process.thaw()
             self.frozen = False
@@ -128,7 +128,7 @@ class ZooKeeper:
 
 
 class Ensemble:
-    """One server, or several that elect a leader, each on a host of its own."""
+    """One server, or several that elect a leader, each on its own host."""
 
     def __init__(self, directory: Path, hosts: Mapping[str, Sequence[str]]) -> None:
         """Start a server on each host and wait until all serve. `hosts` has, by address, what is in front of a command
@@ -136,7 +136,7 @@ class Ensemble:
         self.servers: dict[str, ZooKeeper] = {}
         several = len(hosts) > 1
         members = "".join(f"server.{number}={host}:2888:3888\n" for number, host in enumerate(hosts, 1))
-        # A server that was away gets each change that it missed, and no snapshot: its log stays complete.
+        # A server that was away gets each missed change instead of a snapshot, so its log stays complete.
         java = ["-Dzookeeper.commitLogCount=1000000"]
         for number, (host, prefix) in enumerate(hosts.items(), 1):
             place = directory / f"server-{number}" if several else directory
@@ -159,7 +159,7 @@ class Ensemble:
         return ",".join(server.address for server in self.servers.values())
 
     def leader(self) -> str:
-        """Wait for a leader and return its host; with one server that server's."""
+        """Wait for a leader and return its host. A single server is the leader."""
 
         def leaders() -> list[str]:
             return [host for host, server in self.servers.items() if server.mode in ("leader", "standalone")]

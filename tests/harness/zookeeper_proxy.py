@@ -57,7 +57,7 @@ class ZooKeeperProxy:
             self._state.notify_all()
 
     def mend(self) -> None:
-        """Let new connections, and those that wait, through; without a limit."""
+        """Let new and waiting connections through, without a limit."""
         self.limit(None)
         with self._state:
             self._cut = False

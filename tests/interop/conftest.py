@@ -1,6 +1,6 @@
-"""One broker and one client of each kind for a test session.
+"""Fixtures: one broker, and one client of each kind, for a test session.
 
-A test names the abilities it needs and runs with every client that has them.
+A test names the abilities that it needs, and runs with every client that has them.
 """
 
 import re
@@ -37,7 +37,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[brokers.Broker]:
-    """Start the broker that all interop tests share; check that it stops cleanly at the end."""
+    """Start the broker that all interop tests share. Check that it stops cleanly at the end."""
     running = brokers.start(tmp_path_factory.mktemp("broker"))
     yield running
     running.stop()
@@ -59,13 +59,13 @@ def client(request: pytest.FixtureRequest, clients: Clients) -> Client:
 
 @pytest.fixture(scope="session")
 def admin(clients: Clients) -> Client:
-    """Return a client that creates topics for clients that cannot, and checks the results of others."""
+    """Return a client that creates topics for clients that cannot, and checks the results of other clients."""
     return clients["confluent-kafka"]
 
 
 @pytest.fixture(scope="session")
 def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[brokers.Broker]:
-    """Start the broker that the tests of groups and transactions share; check that it stops cleanly at the end."""
+    """Start the broker that the tests of groups and transactions share. Check that it stops cleanly at the end."""
     running = brokers.start(tmp_path_factory.mktemp("coordinator"), brokers.QUICK)
     yield running
     running.stop()
@@ -73,7 +73,7 @@ def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[brokers.Br
 
 @pytest.fixture(scope="session")
 def coordinated(coordinator: brokers.Broker) -> Iterator[Clients]:
-    """Return all clients of that broker, by name."""
+    """Return all clients of the broker `coordinator`, by name."""
     running = Clients(coordinator.bootstrap)
     yield running
     running.close()
@@ -81,7 +81,7 @@ def coordinated(coordinator: brokers.Broker) -> Iterator[Clients]:
 
 @pytest.fixture(scope="session")
 def shared_hosts(coordinator: brokers.Broker) -> Iterator[Hosts]:
-    """Return the processes behind the fixture `hosts`."""
+    """Return the processes of the fixture `hosts`."""
     running = Hosts(coordinator.bootstrap)
     yield running
     running.close()
@@ -89,21 +89,21 @@ def shared_hosts(coordinator: brokers.Broker) -> Iterator[Hosts]:
 
 @pytest.fixture
 def hosts(shared_hosts: Hosts) -> Iterator[Hosts]:
-    """Return processes with group members, by kind of client; no member outlives the test."""
+    """Return processes with group members, by kind of client. All members leave at the end of the test."""
     yield shared_hosts
     shared_hosts.end_test()
 
 
 @pytest.fixture
 def wire(coordinator: brokers.Broker) -> Iterator[Wire]:
-    """Open a connection to that broker for requests built by hand."""
+    """Open a connection to the broker `coordinator`, for requests built by hand."""
     with Wire(coordinator.bootstrap) as connection:
         yield connection
 
 
 @pytest.fixture
 def topic(wire: Wire, topic_name: str) -> str:
-    """Create a topic of two partitions on that broker."""
+    """Create a topic of two partitions on the broker `coordinator`."""
     wire.create_topic(topic_name, 2)
     return topic_name
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.other_runtime
 
 TOPIC = "aborted"
 STEPS = 250
-# The history is written by hand, without adding partitions to transactions.
+# The history is written by hand, without AddPartitionsToTxn.
 SETTINGS = {"transaction.partition.verification.enable": "false"}
 
 
@@ -38,7 +38,7 @@ def wires(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Wire]]:
 
 
 def replay(wire: Wire) -> None:
-    """Write transactions of all lengths with six producers, most of them aborted; one is never ended."""
+    """Write transactions of all lengths with six producers. Most are aborted, and one is never ended."""
     rng = random.Random(5)
     sequences = dict.fromkeys(range(1, 7), 0)
     for step in range(STEPS):

@@ -1,4 +1,4 @@
-"""Kafka's own AclCommand (kafka-acls) gives users rights, shows them and takes them away, and clients notice."""
+"""Kafka's own AclCommand (kafka-acls) grants, shows and removes rights of users, which applies to clients."""
 
 import re
 from collections.abc import Iterator
@@ -27,8 +27,8 @@ LISTENER = re.compile(r"SASL_PLAINTEXT://([^ ,]+)")
 
 
 class Closed:
-    """A broker that authorizes its clients. Whoever uses its plain listener may do everything; `bootstrap` is that of
-    the listener on which `alice` logs in."""
+    """A broker that authorizes its clients. Clients of its plain listener may do everything. `bootstrap` is the address
+    of the listener on which `alice` logs in."""
 
     def __init__(self, directory: Path) -> None:
         ports = [brokers.free_port() for _ in range(2)]
@@ -45,7 +45,7 @@ class Closed:
         self.plain, self.bootstrap = plain, login
 
     def alice(self, **more: Any) -> dict[str, Any]:
-        """Return the properties of a client of librdkafka."""
+        """Return alice's properties for a client of librdkafka."""
         return {
             "bootstrap.servers": self.bootstrap,
             "security.protocol": "SASL_PLAINTEXT",
@@ -85,7 +85,7 @@ def produce(closed: Closed, topic: str, **settings: Any) -> str | None:
 
 
 def listed(said: Said) -> dict[str, set[str]]:
-    """Return what kafka-acls shows, by resource: principal, host, operation, permission."""
+    """Return the ACLs that kafka-acls shows, by resource: principal, host, operation, permission."""
     shown: dict[str, set[str]] = {}
     for line in said.out.splitlines():
         if found := re.search(r"name=([^,]+), patternType=(\w+)\)`", line):
@@ -102,7 +102,7 @@ def test_a_producer_gets_its_right_and_loses_it(closed: Closed, acls: Any) -> No
         "LITERAL:flights": {f"User:alice * {operation} ALLOW" for operation in ("WRITE", "DESCRIBE", "CREATE")}
     }
     assert produce(closed, "flights") is None
-    assert produce(closed, "flights", enable_idempotence=True) is None  # by the right to write to any topic
+    assert produce(closed, "flights", enable_idempotence=True) is None  # allowed by the right to write to any topic
     acls("--add", "--deny-principal", "User:alice", "--deny-host", "127.0.0.1", "--operation", "write",
          "--topic", "fl", "--resource-pattern-type", "prefixed")  # fmt: skip
     assert produce(closed, "flights") == "TOPIC_AUTHORIZATION_FAILED"
@@ -161,7 +161,7 @@ def test_librdkafka_manages_acls_and_is_told_who_may_not(closed: Closed, acls: A
     with pytest.raises(KafkaException) as told:
         refused.result(30)
     assert told.value.args[0].name() == "CLUSTER_AUTHORIZATION_FAILED"
-    # librdkafka shows no error here, also with Apache Kafka.
+    # Here librdkafka reports no error, with Apache Kafka neither.
     assert as_alice.describe_acls(everything).result(30) == []
     (deleted,) = admin.delete_acls([everything]).values()
     assert deleted.result(30) == [mine]

@@ -14,7 +14,7 @@ UNKNOWN_TOPIC_OR_PARTITION, OFFSET_OUT_OF_RANGE, ELECTION_NOT_NEEDED = 3, 1, 84
 
 @pytest.fixture(scope="module")
 def two_producers(admin: Client) -> str:
-    """Create a topic; two idempotent producers have written to partition 0, none to partition 1."""
+    """Create a topic with records of two idempotent producers in partition 0, and none in partition 1."""
     topic = "two-producers"
     admin.create_topic(topic, 2)
     for _ in range(2):
@@ -174,7 +174,7 @@ def test_writing_to_an_unknown_topic_creates_it(client: Client, admin: Client, t
 
 
 def _create_after_deletion(client: Client, topic: str) -> None:
-    """Create a topic again after its deletion. Kafka deletes in the background; until then the topic still exists."""
+    """Create a topic again after its deletion. Retry, since Kafka deletes topics in the background."""
     deadline = time.monotonic() + 20
     while True:
         try:

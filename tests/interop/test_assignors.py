@@ -16,11 +16,11 @@ from tests.harness import brokers, toolchain
 pytestmark = pytest.mark.other_runtime
 
 SOURCES = Path(__file__).parent / "assignors"
-GROUPS = 150  # of each kind
+GROUPS = 150  # of each assignor
 
 
 class JavaAssignors:
-    """One JVM that answers line by line (assignors/Assignors.java)."""
+    """A JVM that computes assignments, line by line (assignors/Assignors.java)."""
 
     def __init__(self) -> None:
         classpath = toolchain.maven_classpath(brokers.KAFKA_POM, brokers.KAFKA_VERSION)
@@ -43,7 +43,7 @@ class JavaAssignors:
         self._process.communicate()
 
     def assign(self, name: str, members: Sequence[Member], partitions: Mapping[str, int]) -> Assignment | str:
-        """Return the assignment, or the exception that Java threw."""
+        """Return Java's assignment, or the exception that Java threw."""
         answer = self._ask(
             "assign", name, _pairs(partitions.items()), ";".join(_description_of(member) for member in members)
         )
@@ -87,7 +87,7 @@ def java() -> Iterator[JavaAssignors]:
 
 
 class Group:
-    """A group that goes through generations: members and topics come and go, some members fall behind."""
+    """A group that goes through generations: members and topics come and go, and some members miss generations."""
 
     def __init__(self, rng: random.Random, name: str, *, same_topics: bool) -> None:
         self.rng = rng
@@ -97,7 +97,7 @@ class Group:
         self.partitions = {f"topic-{n}": rng.randint(1, 7) for n in range(rng.randint(1, 5))}
         self.subscribed: dict[str, list[str]] = {}
         self.instances: dict[str, str] = {}
-        self.last: dict[str, tuple[list[TopicPartition], int]] = {}  # what each was assigned, and when
+        self.last: dict[str, tuple[list[TopicPartition], int]] = {}  # (assignment, generation) of each member
         self.number = 0
         for _ in range(rng.randint(1, 20)):
             self.join()
@@ -134,11 +134,11 @@ class Group:
                 self.subscribed[member] = self.topics()
 
     def members(self) -> list[Member]:
-        """Return the members as they join, with their owned partitions; members that fell behind send outdated ones."""
+        """Return the joining members with their owned partitions, which are outdated for members that fell behind."""
         found = []
         for member, topics in self.subscribed.items():
             assigned, generation = self.last.get(member, (None, NO_GENERATION))
-            # A member that fell behind and unsubscribed: there Java gives it what it does not want (see below).
+            # Leave out topics that a member has unsubscribed: Java assigns them to it nevertheless (see below).
             held = [one for one in assigned or [] if one[0] in topics]
             owned = held if self.assignor.cooperative else []
             data = self.assignor.user_data(None if assigned is None else held, generation)
@@ -146,7 +146,7 @@ class Group:
                 data = data[:-4]  # version 0 has no generation
             since = generation
             if self.rng.random() < 0.2:
-                since = NO_GENERATION  # a client that does not send its generation
+                since = NO_GENERATION  # like a client that does not send its generation
             found.append(Member(member, topics, self.instances.get(member), owned, since, data))
         self.rng.shuffle(found)
         return found
@@ -154,7 +154,7 @@ class Group:
     def assigned(self, shares: Assignment) -> None:
         self.generation += 1
         for member, share in shares.items():
-            if member not in self.last or self.rng.random() > 0.1:  # the others miss this generation
+            if member not in self.last or self.rng.random() > 0.1:  # the other members miss this generation
                 self.last[member] = share, self.generation
 
 
@@ -176,7 +176,7 @@ def test_groups_get_the_same_assignments_as_from_java_in_all_generations(
 
 
 def ordered(shares: Assignment | str) -> object:
-    """Return the assignment sorted: Java's order depends on a hash map of topics."""
+    """Return the assignment sorted, since Java's order depends on a hash map of topics."""
     return shares if isinstance(shares, str) else {member: sorted(share) for member, share in shares.items()}
 
 

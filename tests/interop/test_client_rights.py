@@ -1,5 +1,5 @@
-"""Real clients with exactly the rights that they need, and without each of them: what they raise is what they raise
-with Apache Kafka 3.9.1, which is recorded in tests/data/authorization. Kafka Streams with rights on a prefix."""
+"""Real clients with exactly the rights that they need, and without each of them, raise the same errors as with Apache
+Kafka 3.9.1, which are recorded in tests/data/authorization. Kafka Streams works with rights on a prefix."""
 
 import json
 import re
@@ -23,7 +23,7 @@ LISTENERS = "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0"
 APPLICATION = "word-count"
 
 
-@pytest.fixture  # a second try of a test needs a broker without the topics of the first
+@pytest.fixture  # not shared, since a second try of a test needs a broker without topics
 def closed_broker(tmp_path: Path) -> Iterator[KafkapyBroker]:
     """Start a broker with ACLs, whose clients are User:ANONYMOUS on its first listener."""
     config = {**QUICK, **settings(authorizer=True, brokers_log_in=True), "listeners": LISTENERS}
@@ -34,7 +34,7 @@ def closed_broker(tmp_path: Path) -> Iterator[KafkapyBroker]:
 
 @pytest.fixture
 def acls(closed_broker: KafkapyBroker) -> Iterator[Acls]:
-    """Return the ACLs of the clients, who may do everything at first."""
+    """Return the ACLs of the clients, which may do everything at first."""
     administrator = Acls(re.findall(r"://([^ ,]+)", closed_broker.ready["addresses"])[1], "User:ANONYMOUS")
     administrator.allow_everything()
     yield administrator
@@ -65,7 +65,7 @@ def test_kafka_streams_needs_rights_on_its_topics_and_on_the_prefix_of_its_appli
     admin, bootstrap, sent = free_clients["confluent-kafka"], closed_broker.bootstrap, Counter[str]()
     for topic in ("lines", "counts"):
         admin.create_topic(topic, PARTITIONS)
-    # Of the application, and of the test's own clients that write lines and read counts.
+    # Rights of the application, and of the test's own clients, which write lines and read counts.
     acls.allow_only(
         [
             *(Action(operation, "TOPIC", topic) for operation in ("READ", "WRITE") for topic in ("lines", "counts")),

@@ -1,4 +1,4 @@
-"""A compacted topic as its users see it: real clients write and read, and Kafka's tool accepts the cleaned files."""
+"""Real clients write and read compacted topics, and Kafka's tool accepts the cleaned files."""
 
 import time
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ class Written:
 
 
 def updates() -> list[Record]:
-    """Return repeated updates of twenty keys; two of them are deleted meanwhile, one of these for good."""
+    """Return repeated updates of twenty keys. Two of the keys are deleted, one of them for good."""
     batches = []
     for number in range(1000):
         key = b"key %d" % (number % 20)
@@ -46,7 +46,7 @@ def updates() -> list[Record]:
 
 
 def wait_until_cleaned(data: Path, topics: list[str]) -> None:
-    """Wait until the checkpoint shows for each topic that everything before the active segment is clean."""
+    """Wait until each topic is clean up to the active segment, according to the checkpoint."""
     deadline = time.monotonic() + 60
     while True:
         try:
@@ -63,7 +63,7 @@ def wait_until_cleaned(data: Path, topics: list[str]) -> None:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
-    """Write a topic with each writer and wait for its cleaning; check that the broker stops cleanly at the end."""
+    """Write a topic with each writer, and wait until it is cleaned. Check that the broker stops cleanly at the end."""
     broker = brokers.start(tmp_path_factory.mktemp("compacted"), CLEANING)
     clients = Clients(broker.bootstrap)
     written = Written(broker.data, broker.bootstrap)
@@ -120,7 +120,7 @@ def test_kafkas_tool_accepts_the_cleaned_files(written: Written) -> None:
     paths = [path.relative_to(written.data) for path in written.data.glob("compacted-*/*")]
     logs = sorted(path for path in paths if path.suffix == ".log")
     assert complaints(kafka_dump(written.data, logs, "--deep-iteration", "--print-data-log")) == ""
-    # The active segments' indexes are as long as they may become: behind their entries there is nothing.
+    # Indexes of active segments have their full size, with zeros after the entries, so they are left out.
     active = {max(path.stem for path in logs if path.parent == parent) for parent in {path.parent for path in logs}}
     indexes = sorted(path for path in paths if path.suffix in (".index", ".timeindex") and path.stem not in active)
     assert complaints(kafka_dump(written.data, indexes, "--verify-index-only")) == ""

@@ -23,7 +23,7 @@ KEYS = [f"key {number}" for number in range(12)] + ["", "a key of quite some len
 
 
 class KafkasCleaner:
-    """A process that cleans one directory after the other (tests/interop/reference, Clean.java)."""
+    """A process with Kafka's cleaner, which cleans directories one by one (tests/interop/reference, Clean.java)."""
 
     def __init__(self, output: Path) -> None:
         classpath = toolchain.maven_classpath(brokers.KAFKA_POM, brokers.KAFKA_VERSION)
@@ -40,7 +40,7 @@ class KafkasCleaner:
             )
 
     def clean(self, directory: Path, now: int, first_dirty: int, memory: int, settings: dict[str, object]) -> int:
-        """Clean a directory; return the first dirty offset after it."""
+        """Clean a directory. Return the first dirty offset afterwards."""
         pairs = ",".join(f"{name.replace('_', '.')}={value}" for name, value in settings.items())
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -94,7 +94,7 @@ def write_batches(
 
 
 def write_messages(directory: Path, magic: int, timestamp_type: int, chance: random.Random) -> None:
-    """Write segments of formats 0 and 1, partly compressed, as old clients did."""
+    """Write segments of formats 0 and 1, partly compressed, like old clients."""
     directory.mkdir(parents=True)
     offset = 0
     for number in range(5):
@@ -118,7 +118,7 @@ def write_messages(directory: Path, magic: int, timestamp_type: int, chance: ran
 
 
 def described(segment: object) -> list[object]:
-    """Return everything that is stored, except compressed bytes, which depend on the library."""
+    """Return everything that a segment stores, except compressed bytes, which depend on the library."""
     found = []
     for header, records in stored_in(segment):
         fields = [
@@ -134,7 +134,7 @@ def described(segment: object) -> list[object]:
 
 
 def contents_of(directory: Path) -> dict[str, object]:
-    """Return the contents of a closed log: entries of every segment, aborted transactions, ages of the files."""
+    """Return the contents of a closed log: entries of every segment, aborted transactions, times of the files."""
     bench = CleanerBench(directory.parent, **SETTINGS)
     found: dict[str, object] = {}
     for segment in bench.log.segments:
@@ -150,7 +150,7 @@ def contents_of(directory: Path) -> dict[str, object]:
 def cleaned_by_both(
     kafkas: KafkasCleaner, bench: CleanerBench, copy: Path, first_dirty: int, slots: int = 100_000
 ) -> int:
-    """Clean the log with kafkapy and a copy with Kafka, and compare; return the first dirty offset after it."""
+    """Clean the log with kafkapy and a copy with Kafka, and compare them. Return the first dirty offset afterwards."""
     bench.log.close()
     directory = bench.directory / "t-0"
     theirs = copy / "t-0"
@@ -187,7 +187,7 @@ def test_batches_of_format_2(kafkas: KafkasCleaner, tmp_path: Path, seed: int, t
 
 
 def test_more_keys_than_the_map_can_hold(kafkas: KafkasCleaner, tmp_path: Path) -> None:
-    """Cleaned from one end of what fits to the next. Kafka also stops at a known key once the map is full."""
+    """Each cleaning ends where the map is full. Kafka then also stops at a key that is in the map."""
     bench = CleanerBench(tmp_path / "ours", **SETTINGS)
     write_batches(bench, random.Random(5), 40, (f"key {number}" for number in count()))
     bench.log.roll()
@@ -205,7 +205,7 @@ def test_messages_of_formats_0_and_1(kafkas: KafkasCleaner, tmp_path: Path, magi
     bench.restart()
     bench.log.set_high_watermark(bench.log.log_end_offset)
     first_dirty = cleaned_by_both(kafkas, bench, tmp_path / "copy", 0)
-    # The second cleaning removes the tombstones in segments that are old enough.
+    # The second cleaning removes tombstones in segments that are old enough.
     write_batches(bench, random.Random(1), 20)
     bench.log.roll()
     cleaned_by_both(kafkas, bench, tmp_path / "copy", first_dirty)

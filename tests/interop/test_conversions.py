@@ -35,7 +35,7 @@ RECORDS = {
 
 
 class Case(NamedTuple):
-    """Records to store in a topic of format `magic`, or (`down`) to convert for a client that supports it."""
+    """Records to store in a topic of format `magic` or, with `down`, to convert for a client that supports `magic`."""
 
     name: str
     data: bytes
@@ -178,7 +178,7 @@ def kafkas(answer: str) -> tuple[int, str, bytes]:
 
 
 def same(ours: bytes, theirs: bytes) -> bool:
-    """Return True if both are equal, except for compressed bytes: another compressor chooses other matches."""
+    """Return True if both are equal except for compressed bytes, which depend on the compressor."""
     if ours == theirs:
         return True
     pairs = list(zip(iter_entries(ours), iter_entries(theirs), strict=True))
@@ -190,7 +190,7 @@ def same(ours: bytes, theirs: bytes) -> bool:
     )
 
 
-# Where Kafka throws what it does not expect, the answer there is UNKNOWN_SERVER_ERROR; here it says what is wrong.
+# For exceptions that Kafka does not expect, it answers UNKNOWN_SERVER_ERROR. kafkapy answers one of these codes.
 NAMED_HERE = {
     Errors.UNSUPPORTED_COMPRESSION_TYPE,
     Errors.UNSUPPORTED_FOR_MESSAGE_FORMAT,
@@ -204,7 +204,7 @@ def agree(case: Case, mine: tuple[int, str, bytes], theirs: tuple[int, str, byte
         return mine[0] in NAMED_HERE or mine[0] == theirs[0] or "negative time" in case.name
     if mine[0] or theirs[0]:
         return mine[0] == theirs[0]
-    # Kafka puts append times of format 0 into the time index in some of its ways and not in others; here never.
+    # Only some code paths of Kafka put append times of format 0 into the time index. kafkapy never does.
     no_times = not case.down and case.magic == 0 and case.append_time
     return same(mine[2], theirs[2]) and (mine[1] == theirs[1] or no_times)
 

@@ -19,7 +19,7 @@ SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 
 
 class Restartable:
-    """A broker that can be restarted with its data on its port."""
+    """A broker that can be restarted with the same data and port."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -103,10 +103,10 @@ def test_a_group_resumes_where_it_was(broker: Restartable, end: str) -> None:
         reader.commit(asynchronous=False)
         getattr(broker, end)()
         broker.start()
-        write(producer(broker.bootstrap), ["d", "e"])  # the same id: the first producer is fenced
+        write(producer(broker.bootstrap), ["d", "e"])  # fences the first producer by the same id
         assert read(reader, 2) == ["d", "e"]
         reader.commit(asynchronous=False)
-    with consumer(broker.bootstrap) as other:  # the marker of the first transaction counts too
+    with consumer(broker.bootstrap) as other:  # the offsets include the marker of the first transaction
         assert committed(other) == 6
     with pytest.raises(Exception, match=r"(?i)fenced"):
         write(first, ["never"])

@@ -1,5 +1,5 @@
-"""Kafka 3.9.1's groups and transactions continue in kafkapy, and after that in Kafka again: with their members, their
-offsets, and the transactions that were open or only prepared when the broker stopped."""
+"""Groups and transactions of Kafka 3.9.1 continue in kafkapy, and then in Kafka again, with members, offsets, and the
+transactions that were open or only prepared when the broker stopped."""
 
 import subprocess
 import threading
@@ -32,7 +32,7 @@ SETTINGS = {**QUICK, "log.cleaner.backoff.ms": "100", "offsets.retention.check.i
 
 
 class Member:
-    """A consumer that runs while the brokers replace each other on one port."""
+    """A consumer that runs while one broker replaces another on the same port."""
 
     def __init__(self, bootstrap: str, group: str, instance: str | None) -> None:
         self.assignments: list[list[int]] = []
@@ -79,7 +79,7 @@ def admin_of(broker: Broker) -> Cluster:
 
 
 def groups_of(broker: Broker) -> dict[str, Any]:
-    """Return the groups as an operator sees them."""
+    """Return state, protocol, members and offsets of all groups, from admin requests."""
     with admin_of(broker) as cluster:
         admin = GroupAdmin(cluster)
         names = [one.id for one in admin.list_groups()]
@@ -124,7 +124,7 @@ def produce(bootstrap: str, prefix: str) -> None:
 
 
 def begun(bootstrap: str, name: str, partition: int, timeout_ms: int = 900_000) -> Producer:
-    """Begin a transaction with a record, whose value is the name, and an offset of a group of the same name."""
+    """Begin a transaction with a record, whose value is the name, and an offset of the group with this name."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -150,7 +150,7 @@ def begin(bootstrap: str, producer: Producer, name: str, partition: int) -> None
 
 
 def prepare_commit(broker: Broker, name: str) -> None:
-    """Write the log as if the broker had stopped between the decision to commit and the first marker."""
+    """Write the state PrepareCommit, as if the broker had stopped between the decision and the first marker."""
     open_one = description(broker, name)
     by_topic: dict[str, list[int]] = {}
     for topic, index in open_one.partitions:
@@ -165,7 +165,7 @@ def prepare_commit(broker: Broker, name: str) -> None:
         now,
         open_one.started_ms or now,
     )
-    # The client id with which both brokers allow writes to internal topics.
+    # Both brokers allow writes to internal topics with this client id.
     writer = Producer({"bootstrap.servers": broker.bootstrap, "client.id": "__admin_client"})
     index = partition_of(name, int(SETTINGS["transaction.state.log.num.partitions"]))
     writer.produce("__transaction_state", encode_state(prepared), encode_key(name), partition=index)
@@ -173,7 +173,7 @@ def prepare_commit(broker: Broker, name: str) -> None:
 
 
 class Left:
-    """The transactions at a broker's stop: one that continues, one past its time-out, and one that is only prepared."""
+    """Transactions at a broker's stop: one that continues, one past its time-out, and one that is only prepared."""
 
     def __init__(self, broker: Broker, kind: str) -> None:
         self.open, self.late, self.prepared = (f"{name}/{kind}" for name in ("open", "late", "prepared"))
@@ -224,7 +224,7 @@ def fill(broker: KafkaBroker) -> None:
 
 
 def commit_together(broker: KafkapyBroker, partitions: int) -> None:
-    """Commit until a batch of the log has commits of several groups: requests of one turn are one append."""
+    """Commit offsets until a batch of the log has commits of several groups, whose requests came in one turn."""
     wires = [GroupWire(broker.bootstrap) for _ in range(24)]
     groups = [name for name in (f"together-{n}" for n in range(200)) if partition_of(name, partitions) == 0]
     for group in groups:
@@ -249,14 +249,14 @@ def commit_together(broker: KafkapyBroker, partitions: int) -> None:
 
 def same_groups(before: dict[str, Any], broker: Broker, *gone: str) -> None:
     names = before.keys() - {"prepared", "late", *gone}
-    if broker.kind == "kafka":  # it answers that it has no groups until its controller has sent its leaderships
+    if broker.kind == "kafka":  # lists no groups before it gets its leaderships
         until(lambda: names <= groups_of(broker).keys(), True)
     after = groups_of(broker)
     for name in names:
         *then, committed = before[name]
         *now, found = after[name]
         assert now == then
-        if name == "live":  # its members read on: they may have committed the end of a transaction since
+        if name == "live":  # its members may have committed further offsets since
             assert found.keys() == committed.keys()
             assert all(found[key].offset >= committed[key].offset for key in committed)
         else:
@@ -303,7 +303,7 @@ def test_kafka_then_kafkapy_then_kafka(tmp_path: Path) -> None:
     kafka.stop()
     assert (adopted.returncode, adopted.stderr) == (0, "")
 
-    # The numbers of partitions are those of the existing topics, not those of the settings.
+    # Without the settings for numbers of partitions, since those of the existing topics count.
     own = {name: value for name, value in SETTINGS.items() if not name.endswith("num.partitions")}
     own["offsets.retention.check.interval.ms"] = "300"
     broker = kafkapy = KafkapyBroker(tmp_path, own, port=port)

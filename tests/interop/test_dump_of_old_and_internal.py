@@ -30,7 +30,7 @@ def kafkapy_dump(data: Path, *words: str) -> str:
 
 
 def same(data: Path, paths: list[str], *options: str) -> list[str]:
-    """Check that both print the same lines; return Kafka's. In its findings Kafka's tool prints absolute paths."""
+    """Check that both print the same lines, except that Kafka's findings have absolute paths. Return Kafka's lines."""
     output = kafka_dump(data, [Path(path) for path in paths], *options)
     expected = output.replace(f" in {data}/", " in ").splitlines()
     assert kafkapy_dump(data, *options, *paths).splitlines() == expected

@@ -14,7 +14,7 @@ WRITERS = [(kind.name, codec) for kind in KINDS.values() if "produce" in kind.ab
 
 
 class Written:
-    """Topics that a client wrote with a codec; each is written at its first use and read by many tests."""
+    """Topics by writing client and codec. Each topic is written at its first use, and read by many tests."""
 
     def __init__(self, clients: Clients, admin: Client) -> None:
         self._clients = clients
@@ -22,7 +22,7 @@ class Written:
         self._done: dict[tuple[str, str], tuple[str, list[Record], int]] = {}
 
     def __call__(self, writer: str, codec: str) -> tuple[str, list[Record], int]:
-        """Return the topic, its records in the order of sending, and the time (ms) at which the writing began."""
+        """Return (topic, records in the order of sending, time in ms at which the writing began)."""
         if (writer, codec) not in self._done:
             topic, since = f"written-{writer}-{codec}", int(time.time() * 1000)
             client = self._clients[writer]
@@ -118,7 +118,7 @@ def test_writes_with_fewer_acknowledgements(client: Client, acks: int, admin: Cl
     admin.create_topic(topic_name, 1)
     sent = [client.express(Record(b"%d" % number, partition=0)) for number in range(50)]
     client.produce(topic_name, sent, acks=acks)
-    eventually(lambda: admin.watermarks(topic_name, [0])[0] == (0, 50))  # acks=0 returns before the broker has it
+    eventually(lambda: admin.watermarks(topic_name, [0])[0] == (0, 50))  # acks=0 does not wait for the append
     got = admin.fetch(topic_name, {0: 0}, {0: 50})
     assert [each.value for each in got[0]] == [record.value for record in sent]
 
@@ -157,7 +157,7 @@ def test_writes_and_reads_records_of_a_megabyte(
     client: Client, admin: Client, clients: Clients, topic_name: str
 ) -> None:
     admin.create_topic(topic_name, 1, {"max.message.bytes": str(4 << 20)})
-    random_bytes = os.urandom(750_000).hex().encode()[: 1 << 20]  # text, for kcat; does not compress below a half
+    random_bytes = os.urandom(750_000).hex().encode()[: 1 << 20]  # text, for kcat, of which codecs leave more than half
     sent = [client.express(Record(b"%d " % number + random_bytes, key=b"big", partition=0)) for number in range(3)]
     for codec in client.codecs:
         client.produce(topic_name, sent, codec=codec)
@@ -186,4 +186,4 @@ def test_gets_an_error_when_an_offset_is_out_of_range(client: Client, admin: Cli
     admin.produce(topic_name, [Record(b"%d" % number, partition=0) for number in range(10)])
     with pytest.raises(Exception) as refused:  # noqa: PT011
         client.fetch(topic_name, {0: 50}, {0: 60})
-    assert getattr(refused.value, "code", None) in (1, -1, -140), refused.value  # -140: librdkafka's own for this
+    assert getattr(refused.value, "code", None) in (1, -1, -140), refused.value  # -140 is librdkafka's own code

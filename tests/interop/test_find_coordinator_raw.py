@@ -1,4 +1,4 @@
-"""FindCoordinator and the topics behind it, request by request, as Kafka 3.9 answers (KAFKAPY_INTEROP_BROKER=kafka)."""
+"""FindCoordinator, and the internal topics that it creates, answer like Kafka 3.9 (KAFKAPY_INTEROP_BROKER=kafka)."""
 
 import time
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ def ask(wire: Wire, version: int, key_type: int, *keys: str) -> list[Any]:
 
 
 def found(wire: Wire, version: int, key_type: int, *keys: str) -> list[Any]:
-    """Return the responses once the coordinator's topic is available."""
+    """Return the responses as soon as the coordinator's topic is available."""
     deadline = time.monotonic() + SOON
     while True:
         answers = ask(wire, version, key_type, *keys)

@@ -30,14 +30,14 @@ Commit = Callable[[str, dict[TopicPartition, int]], str]
 
 
 class Bench:
-    """A broker with three topics, and both command lines."""
+    """A broker with three topics, Kafka's tools and `kafkapy groups`."""
 
     def __init__(self, bootstrap: str, tools: KafkaTools) -> None:
         self.bootstrap = bootstrap
         self._tools = tools
 
     def kafka(self, *options: object) -> Said:
-        """Run Kafka's command; it reports errors on standard output, and exits with 0."""
+        """Run Kafka's command, which reports errors on standard output and exits with 0."""
         return self._tools.run(
             "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
             "--bootstrap-server",
@@ -86,7 +86,7 @@ class Bench:
         return kafkapy(self.bootstrap, "groups", *words)
 
     def our_json(self, *words: object) -> Any:
-        """Run `kafkapy groups ... --json`; return the parsed output."""
+        """Run `kafkapy groups ... --json`. Return the parsed output."""
         return kafkapy_json(self.bootstrap, "groups", *words)
 
     def our_plan(self, group: str, *words: object) -> dict[TopicPartition, int]:
@@ -97,7 +97,7 @@ class Bench:
 
 
 def plan_of(lines: str) -> dict[TopicPartition, int]:
-    """Return the offsets in a plan's lines. Kafka's command prints warnings between them, and quotes long names."""
+    """Return the offsets of a plan. Kafka's command prints warnings between its lines, and quotes long names."""
     rows = re.findall(r'^"?([^",\s]+)"?,(\d+),(\d+)$', lines, re.MULTILINE)
     return {(topic, int(index)): int(offset) for topic, index, offset in rows}
 
@@ -108,7 +108,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     tools = KafkaTools()
     try:
         with RecordProducer(broker.bootstrap) as producer, Admin(producer.cluster) as admin:
-            keep = {"retention.ms": "-1"}  # the records are old
+            keep = {"retention.ms": "-1"}  # so that the old records are kept
             admin.create_topics([NewTopic("flights", 3, configs=keep), NewTopic("weather", 1), NewTopic("empty", 1)])
             for number in range(RECORDS):
                 for index in range(3):
@@ -124,7 +124,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 @pytest.fixture
 def commit(bench: Bench, request: pytest.FixtureRequest) -> Commit:
-    """Return a function that creates a group without members that has committed these offsets, and returns its name."""
+    """Return a function that commits offsets of a new group without members, and returns the group's name."""
 
     def make(suffix: str, offsets: dict[TopicPartition, int]) -> str:
         group = f"{request.function.__name__}-{suffix}"
@@ -306,7 +306,7 @@ def test_both_report_a_missing_group(bench: Bench) -> None:
     ids=lambda goal: "=".join(map(str, goal)).strip("-"),
 )
 def test_both_plan_the_same_reset(bench: Bench, commit: Commit, goal: list[object]) -> None:
-    """The plans are for all partitions, for single ones, and for all committed ones; nothing is changed."""
+    """The plans are for all partitions, for single ones, and for all committed ones. Plans change nothing."""
     committed = {("flights", 0): 20, ("flights", 1): 50, ("flights", 2): 60}
     group = commit("a", committed)
     scopes = [["--topic", "flights"], ["--topic", "flights:0,2"], ["--all-topics"]]

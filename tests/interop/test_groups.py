@@ -27,7 +27,7 @@ def has_worked(group: Group, member: str) -> bool:
 
 
 def group_of(admin: Confluent, name: str, assignor: str = "range", partitions: int = PARTITIONS) -> Group:
-    """Create a topic; return a group with the same name."""
+    """Create a topic. Return a group with the same name."""
     admin.create_topic(name, partitions)
     return Group(name, name, partitions, assignor=assignor)
 
@@ -68,7 +68,7 @@ def test_live_members_take_over_from_a_dead_and_a_stalled_member(
         frozen.freeze()
         group.settle(among=["living"])
         frozen.thaw()
-        group.members["frozen"].owned.clear()  # it has lost its partitions and will notice that soon
+        group.members["frozen"].owned.clear()  # the member will notice soon that it has lost its partitions
         group.settle()
     group.drain(feed.ends)
     group.leave("frozen", "living")
@@ -115,7 +115,7 @@ def test_of_two_members_with_the_same_instance_id_the_first_is_fenced(
     group.leave("second")
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "franz-go"])  # it has no max.poll.interval.ms
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "franz-go"])  # franz-go has no max.poll.interval.ms
 def test_a_member_that_does_not_poll_for_too_long_loses_its_partitions_and_rejoins(
     kind: str, admin: Confluent, hosts: Hosts, topic_name: str, coordinator: brokers.Broker
 ) -> None:
@@ -125,11 +125,11 @@ def test_a_member_that_does_not_poll_for_too_long_loses_its_partitions_and_rejoi
         group.settle()
         group.join("idle", hosts.shared(kind), session_ms=2000, rebalance_ms=2000)
         group.settle()
-        # Wait until it reads records: if kafka-python stalls before, it may resume at the offset reset requested then.
+        # Wait until the member reads. Otherwise kafka-python may resume at an offset reset from before the stall.
         group.until(lambda: has_worked(group, "idle"), "idle to have records")
         group.tell("idle", "stall")
         group.settle(among=["busy"])
-        group.members["idle"].owned.clear()  # it has lost its partitions and will notice that soon
+        group.members["idle"].owned.clear()  # the member will notice soon that it has lost its partitions
         group.tell("idle", "resume")
         group.settle()
     group.drain(feed.ends)

@@ -1,4 +1,4 @@
-"""The group protocol request by request: every version, every error code, as Kafka 3.9 answers.
+"""The group protocol, request by request: every version and every error code, as in Kafka 3.9.
 
 The same requests are sent to Apache Kafka with KAFKAPY_INTEROP_BROKER=kafka, so that the tests require only what Apache
 Kafka does.
@@ -44,7 +44,7 @@ NOT_YET = (
     Errors.LEADER_NOT_AVAILABLE,
 )
 SOON = 15.0  # seconds: more than any step of these tests takes
-QUIET = 0.3  # seconds in which a response would have arrived that must wait
+QUIET = 0.3  # seconds within which a response would have arrived
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ _numbers = count(1)
 
 @pytest.fixture
 def group(broker: brokers.Broker) -> Iterator[Clients]:
-    """Return the clients of an unused group name whose coordinator is available."""
+    """Return clients of a new group, when its coordinator is available."""
     clients = Clients(broker, f"group-{next(_numbers)}")
     clients.wait_for_coordinator()
     yield clients
@@ -115,7 +115,7 @@ class Clients:
         return self.admin.call(LEAVE_GROUP, request, at_most=version)
 
     def stable(self, instances: Sequence[str | None], **how: Any) -> list[Member]:
-        """Return members in one generation, each with its number as its assignment; the leader is the first."""
+        """Return members in one generation, with the leader first. Each member's assignment is its number."""
         members = [self.member(instance, **how) for instance in instances]
         for member in members:
             member.take_an_id()
@@ -215,14 +215,14 @@ class Member:
 
     @property
     def waits(self) -> bool:
-        """Return True if the last request is not answered at once."""
+        """True if there is no response to the last request within QUIET seconds."""
         return not self.connection.wait_for_answer(QUIET)
 
 
 def gather(members: Sequence[Member]) -> list[Member]:
-    """Let all members join one generation, with the first as leader, and assign each its number."""
+    """Let all members join one generation, with the first as leader. Assign each member its number."""
     first, *others = members
-    assert first.join().error_code == Errors.NONE  # it is alone, so the group waits for no other member
+    assert first.join().error_code == Errors.NONE  # alone, so the group does not wait for others
     if others:
         for member in others:
             member.send_join()
@@ -453,7 +453,7 @@ def test_the_protocol_with_the_most_votes_is_chosen(group: Clients) -> None:
     for member in members:
         member.take_an_id()
     members[0].join()
-    for member in reversed(members):  # the first once more, when the others have begun a rebalance
+    for member in reversed(members):  # the first rejoins last, after the others began a rebalance
         member.send_join()
         eventually(lambda known=member: known.id in {one.member_id for one in group.describe().members})
     assert {member.joined().protocol_name for member in members} == {"b"}
@@ -509,7 +509,7 @@ def test_a_member_missing_from_the_assignment_gets_nothing(group: Clients) -> No
 
 def test_members_that_never_sync_are_removed(group: Clients) -> None:
     first, second = group.stable([None, None])
-    # The test waits for this time-out once, and the first member has as much time for each of its next requests.
+    # The test waits for this time-out once. It must also be long enough for each of the first member's next requests.
     first.rebalance_ms = second.rebalance_ms = 3000
     second.send_join(protocols=(("range", b"new"),))
     first.send_join()

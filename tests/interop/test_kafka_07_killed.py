@@ -1,5 +1,5 @@
-"""A broker with native logs of Kafka 0.7 is killed again and again while it is written to: what a consumer has seen
-stays, and nothing corrupt is served.
+"""A broker with native logs of Kafka 0.7 is killed repeatedly under load: messages that a consumer has seen stay, and
+no corrupt message is served.
 
 `KAFKAPY_FAULT_ROUNDS=100 python -m pytest tests/interop/test_kafka_07_killed.py` is the full length.
 """
@@ -29,7 +29,7 @@ def test_what_was_seen_survives_kills(tmp_path):
     file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     command = [sys.executable, "-m", "kafkapy", "start", "-o", f"log.dirs={tmp_path / 'later'}"]
     command += ["-o", "listeners=PLAINTEXT://127.0.0.1:0", "-o", f"kafkapy.kafka07.properties={file}"]
-    seen = bytearray()  # what consumers have got: the flushed bytes from position 0 on
+    seen = bytearray()  # the flushed bytes from position 0 on that consumers have got
     for number in range(ROUNDS):
         broker = Process(command, tmp_path / f"broker-{number}.log")
         try:
@@ -71,7 +71,7 @@ def with_connection(port, work):
 
 
 def read(port, known):
-    """Append what is in the log at this moment to `known`, which is its beginning."""
+    """Append the bytes of the log after those in `known`."""
     client = Connection07("127.0.0.1", port, 10)
     try:
         (end,) = client.offsets_before(TOPIC, 0, -1, 1)
@@ -84,7 +84,7 @@ def read(port, known):
 
 
 def write(port, number, writer):
-    """Send sets, plain and compressed, until the broker is gone."""
+    """Send plain and compressed sets until the connection to the broker fails."""
     rng = random.Random(f"{number} {writer}")
     client = Connection07("127.0.0.1", port, 10)
     try:

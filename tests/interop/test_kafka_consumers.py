@@ -1,4 +1,4 @@
-"""The consumer tools of Apache Kafka 3.9.1 as members of groups."""
+"""The consumer tools of Apache Kafka 3.9.1 work as group members."""
 
 import re
 
@@ -17,7 +17,7 @@ PARTITIONS = 3
 
 @pytest.fixture
 def filled(coordinated: Clients, topic_name: str) -> tuple[str, list[bytes], Confluent]:
-    """Return a topic, its values, and a client for checks."""
+    """Return (topic, its values, a client for checks)."""
     admin = coordinated["confluent-kafka"]
     assert isinstance(admin, Confluent)
     admin.create_topic(topic_name, PARTITIONS)
@@ -32,7 +32,7 @@ def test_the_console_consumer_reads_in_a_group_and_resumes(
     topic, values, admin = filled
     options = ["--bootstrap-server", coordinator.bootstrap, "--topic", topic, "--group", topic, "--from-beginning"]
     read: list[str] = []
-    for count in (1000, 2000):  # it ends after so many records and commits its position
+    for count in (1000, 2000):  # the tool ends after so many records, and commits
         output = tools.run("org.apache.kafka.tools.consumer.ConsoleConsumer", *options, "--max-messages", count)
         assert f"Processed a total of {count} messages" in output.out + output.err
         read += [line for line in output.out.splitlines() if line.startswith("value ")]

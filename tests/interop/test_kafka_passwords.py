@@ -1,4 +1,4 @@
-"""Apache Kafka 3.9.1 decrypts the dynamic passwords that kafkapy has encrypted."""
+"""Apache Kafka 3.9.1 can decrypt the dynamic passwords that kafkapy has encrypted."""
 
 import subprocess
 from pathlib import Path

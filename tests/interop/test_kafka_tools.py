@@ -23,7 +23,7 @@ WRITERS = ("confluent-kafka", "java-3.9.1", "kafka-python", "franz-go")
 
 @dataclass
 class WrittenFiles:
-    """The files of a cleanly stopped broker, and the records sent to it: (key, value) by partition directory."""
+    """The files of a cleanly stopped broker, and the (key, value) records sent to it, by partition directory."""
 
     data: Path
     sent: dict[str, list[Record]]
@@ -43,7 +43,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> WrittenFiles:
     written = WrittenFiles(broker.data, {})
     try:
         admin = clients["confluent-kafka"]
-        with ThreadPoolExecutor(len(WRITERS)) as pool:  # librdkafka waits for each of its producer ids
+        with ThreadPoolExecutor(len(WRITERS)) as pool:  # librdkafka waits for each producer id
             list(pool.map(lambda writer: _write_codecs(written, clients[writer], writer), WRITERS))
         java = clients["java-3.9.1"]
         _write(written, java, "append-time", {"message.timestamp.type": "LogAppendTime"}, "none", True)
@@ -68,7 +68,7 @@ def _write(
     written: WrittenFiles, client: Client, topic: str, configs: dict[str, str], codec: str, idempotent: bool
 ) -> None:
     client.create_topic(topic, 3, {**SMALL, **configs})
-    for part in range(3):  # a producer each: several producer ids, and batches that are not all full
+    for part in range(3):  # several producers, for several producer ids and smaller batches
         sent = [client.express(record) for record in records(f"{topic} {part}")]
         client.produce(topic, sent, codec=codec, idempotent=idempotent)
         for record in sent:
@@ -76,7 +76,7 @@ def _write(
 
 
 def kafkapy_dump(data: Path, paths: list[Path], *options: str) -> bytes:
-    """Return the output of `kafkapy log dump` for the files, with its findings at the end, as from Kafka's tool."""
+    """Return the output of `kafkapy log dump`, with its findings at the end, like the output of Kafka's tool."""
     command = [*brokers.kafkapy_command(), "log", "dump", *options, *map(str, paths)]
     done = subprocess.run(command, cwd=data, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=240, check=False)
     assert done.returncode in (0, 1), done.stdout[-4000:]

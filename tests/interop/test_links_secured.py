@@ -1,4 +1,4 @@
-"""The connections of a broker to others that need a login, with Apache Kafka 3.9.1 as the other broker."""
+"""Connections to other brokers that require a login. The other broker is Apache Kafka 3.9.1."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory, tools) -> Iterator[SecuredKa
 
 @pytest.fixture
 def link_of(kafka: SecuredKafka) -> Iterator[Any]:
-    """Return a function that makes a link with a login to Kafka's listener SASL_PLAINTEXT."""
+    """Return a function that makes a link with a login to Kafka's SASL_PLAINTEXT listener."""
     pool, read_pools = DiskPool(2), ReadPools(1)
     network = SocketServer(
         [Listener("A", "127.0.0.1", 0)], NoHandler(), NetworkSettings(), Registry(), pool, read_pools, SYSTEM_CLOCK
@@ -79,7 +79,7 @@ def test_requests_are_answered_after_a_login(kafka, link_of, mechanism):
 
 
 def test_the_link_logs_in_again_while_requests_are_in_flight(kafka, link_of):
-    """Over two sessions, every request is answered, in order, on one connection."""
+    """Over two login sessions, every request is answered in order, on one connection."""
     settings = kafka.client("SASL_PLAINTEXT", "SCRAM-SHA-512")
     logins: list[float] = []
 

@@ -45,7 +45,7 @@ class LogDirTools:
         return self._tools.run(tool, *self._where, "--reassignment-json-file", self._plan, action, *options)
 
     def described(self) -> dict[tuple[str, str], dict[str, Any]]:
-        """Return what kafka-log-dirs shows of each replica, by directory and partition."""
+        """Return the replicas that kafka-log-dirs shows, by directory and partition."""
         said = self._tools.run("org.apache.kafka.tools.LogDirsCommand", *self._where, "--describe", "--topic-list", "t")
         assert said.code == 0, said
         (found,) = (json.loads(line) for line in said.out.splitlines() if line.startswith("{"))

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.other_runtime
 
 
 class Loggers:
-    """`kafka-configs --entity-type broker-loggers` for one broker."""
+    """Runs `kafka-configs --entity-type broker-loggers` for one broker."""
 
     def __init__(self, tools: KafkaTools, broker: Broker, broker_id: int) -> None:
         self._tools = tools

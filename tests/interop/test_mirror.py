@@ -1,4 +1,4 @@
-"""Mirrors from old brokers of Kafka through ZooKeeper, and from and to Apache Kafka 3.9.1."""
+"""Mirrors copy from old brokers of Kafka by way of ZooKeeper, and from and to Apache Kafka 3.9.1."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -53,7 +53,7 @@ def mirror(tmp_path: Path) -> Callable[..., Process]:
 
 
 def arrived(servers: str, topic: str, count: int) -> list[ConsumerRecord]:
-    """Wait until the topic has `count` records; return them."""
+    """Wait until the topic has `count` records. Return them."""
     deadline = time.monotonic() + PATIENCE_S
     with Admin(servers) as admin:
         while topic not in {one.name for one in admin.list_topics()}:
@@ -89,7 +89,7 @@ def test_an_old_source_is_read_through_zookeeper(
             producer.send(KeyedMessage(topic, b"last", b"k"))
         values = [record.value for record in arrived(target.bootstrap, topic, RECORDS + 1)]
         assert again.stop() == 0, again.output
-        assert len(set(values)) == len(values) == RECORDS + 1  # it resumed at the group's offsets
+        assert len(set(values)) == len(values) == RECORDS + 1  # the mirror resumed at the group's offsets
     finally:
         source.stop()
 
@@ -100,7 +100,7 @@ def test_from_and_to_apache_kafka(
 ) -> None:
     for source, other in ((kafka, target), (target, kafka)):
         topic = f"from-{source.kind}-{len(words)}"
-        now_ms = int(time.time() * 1000)  # records older than retention.ms are deleted half a minute after the start
+        now_ms = int(time.time() * 1000)  # otherwise retention would delete the records
         with Admin(source.bootstrap) as admin, RecordProducer(source.bootstrap, codec=4) as producer:
             admin.create_topics([NewTopic(topic, 4)])
             for n in range(RECORDS):
@@ -121,7 +121,7 @@ def test_from_and_to_apache_kafka(
             consumer.assign_topic(topic)
             copied = list(consumer.records(until=consumer.end_offsets()))
         assert sorted(map(facts, found)) == sorted(map(facts, copied))
-        # With as many partitions, keys choose the same ones.
+        # With the same number of partitions, keys choose the same partitions.
         stay = [[one for one in records if one.key is not None or words] for records in (found, copied)]
         there, here = (sorted((one.partition, *facts(one)) for one in records) for records in stay)
         assert there == here

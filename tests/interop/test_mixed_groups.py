@@ -1,4 +1,4 @@
-"""Groups with members of every kind of client, so that each must lead, follow and take over from the others."""
+"""Groups with members of every kind of client, each of which must lead, follow, and take over from the others."""
 
 import random
 from pathlib import Path
@@ -39,7 +39,7 @@ def test_clients_of_every_kind_follow_a_leader_and_continue_without_it(
     others = [kind for kind in (COOPERATIVE_KINDS if assignor == "cooperative-sticky" else KINDS) if kind != leader]
     with Feed(coordinator.bootstrap, topic_name, PARTITIONS) as feed:
         group.join(leader, hosts.shared(leader))
-        group.settle()  # the first member is the leader as long as it stays
+        group.settle()  # the first member stays the leader until it leaves
         for kind in others:
             group.join(kind, hosts.shared(kind))
         group.settle()
@@ -76,7 +76,7 @@ def test_members_of_every_kind_die_and_stall_in_one_group(
             group.join(f"{kind} again", hosts.shared(kind), session_ms=2000)
         group.settle(among=[name for name in group.members if name not in frozen])
         for kind in frozen:
-            group.members[kind].owned.clear()  # it has lost its partitions and will notice that soon
+            group.members[kind].owned.clear()  # the member will notice soon that it has lost its partitions
             own[kind].thaw()
         group.settle()
     group.drain(feed.ends)
@@ -97,11 +97,11 @@ def test_a_group_of_every_kind_survives_broker_restarts(tmp_path: Path, topic_na
             for kind in KINDS:
                 group.join(kind, hosts.shared(kind), session_ms=6000 if kind == "kafkajs" else 30_000)
             group.settle()
-            for _ in range(2):  # kafkajs rejoins as a new member, the others keep their member ids
+            for _ in range(2):  # kafkajs rejoins with a new member id
                 if isinstance(broker, brokers.KafkapyBroker):
                     broker.kill()
                 else:
-                    broker.stop()  # ZooKeeper would remember for a while that a killed one is there
+                    broker.stop()  # after a kill, ZooKeeper would keep the registration for a while
                 broker = brokers.start(tmp_path, brokers.QUICK, port=broker.port)
                 before = dict(feed.ends)
                 group.drain_at_least(before)

@@ -92,7 +92,7 @@ def test_kafkas_tools_read_them(tmp_path: Path, tools: KafkaTools) -> None:
 
 
 def test_committed_offsets_survive_a_kill_of_the_broker(tmp_path: Path) -> None:
-    """The broker is killed, so it writes nothing at the end; the coordinator decides the transaction left open."""
+    """A killed broker writes nothing at its end. The next coordinator decides the transaction that was left open."""
     broker = brokers.KafkapyBroker(tmp_path, SETTINGS)
     wire = GroupWire(broker.bootstrap)
     commit_all_kinds(wire)
@@ -125,7 +125,7 @@ def test_committed_offsets_survive_a_kill_of_the_broker(tmp_path: Path) -> None:
 
 
 def test_expired_offsets_are_removed_and_stay_removed(tmp_path: Path) -> None:
-    """By a time that the commit names itself, as clients before Kafka 2.1 could: a minute is the least retention."""
+    """The commit has its own retention time, as in clients before Kafka 2.1: the setting has a minimum of a minute."""
     broker = brokers.KafkapyBroker(tmp_path, {**SETTINGS, "offsets.retention.check.interval.ms": "50"})
     wire = GroupWire(broker.bootstrap)
     wire.make_topic("t")

@@ -1,4 +1,4 @@
-"""Committed offsets by requests built by hand, with every error code: kafkapy and Apache Kafka answer the same."""
+"""Requests about committed offsets, built by hand, with every error code: kafkapy and Apache Kafka answer alike."""
 
 import struct
 import time
@@ -109,7 +109,7 @@ def test_a_group_without_a_name_may_keep_offsets(wire: GroupWire, topic: str) ->
 
 
 def test_thousands_of_partitions_at_once(wire: GroupWire, topic: str, group: str) -> None:
-    """Most partitions are named repeatedly: the last offset is used."""
+    """The request names partitions repeatedly, and the last offset of each is committed."""
     many = [(topic, index % 4) for index in range(10_000)]
     request = apis.OFFSET_COMMIT.Request
     partitions = [
@@ -159,7 +159,7 @@ def test_metadata_that_are_too_long_are_refused_one_by_one(wire: GroupWire, topi
 
 
 def test_a_megabyte_of_metadata_closes_the_connection(coordinator: brokers.Broker, group: str) -> None:
-    """A string has 32,767 bytes at most, in Kafka's protocol too: this is no request."""
+    """In Kafka's protocol a string has at most 32,767 bytes, so this request is invalid."""
     metadata = uvarint((1 << 20) + 1) + b"m" * (1 << 20)
     partition = bytes(4) + bytes(8) + b"\xff" * 4 + metadata + b"\0"
     topic = uvarint(2) + b"t" + uvarint(2) + partition + b"\0"
@@ -342,7 +342,7 @@ def test_transactional_commits_of_a_member_are_checked_like_its_other_commits(
     assert commit(member=member, generation=generation + 1) == Errors.ILLEGAL_GENERATION
     assert commit(member="other", instance="i", generation=generation) == Errors.FENCED_INSTANCE_ID
     assert commit(member=member, instance="i", generation=generation) == Errors.NONE
-    assert commit() == Errors.NONE  # a client that sends no member id
+    assert commit() == Errors.NONE  # without a member id
     wire.end(name, producer, commit=False)
 
 

@@ -1,4 +1,4 @@
-"""Clients of Kafka 0.8 to 0.10 against topics of every message format, with every codec, both ways."""
+"""Clients of Kafka 0.8 to 0.10 write to and read from topics of every message format, with every codec."""
 
 import time
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from tests.harness.clients.old import NAMES, READERS, OldClients
 
 pytestmark = pytest.mark.other_runtime
 
-# message.format.version of the topic, and the magic that is stored then
+# message.format.version of a topic, and the magic that it stores
 FORMATS = {"0.9.0": 0, "0.10.2": 1, "2.8": 2}
 MODERN = "confluent-kafka"
 T0 = 1_500_000_000_000
@@ -31,7 +31,7 @@ class Oldies(NamedTuple):
 
 @pytest.fixture(scope="module")
 def oldies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oldies]:
-    """Start a broker that uses message.format.version: with its default protocol version it would ignore it."""
+    """Start a broker with a protocol version at which message.format.version is not ignored."""
     broker = brokers.start(tmp_path_factory.mktemp("old"), {"inter.broker.protocol.version": "2.8"})
     clients = OldClients(broker.bootstrap)
     yield Oldies(broker, clients, Confluent(broker.bootstrap))
@@ -40,7 +40,7 @@ def oldies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oldies]:
 
 
 def records(codec: str) -> list[Record]:
-    """One batch: what a message can be, and enough words for a codec to do something."""
+    """Return records of all shapes, with enough text for a codec to compress."""
     shapes = [(b"key", b"value"), (None, b"no key"), (b"no value", None), (b"", b"empty key"), (b"empty value", b"")]
     shapes += [("schlüssel".encode(), bytes(range(256))), (b"long", b"a word or two " * 300)]
     shapes += [(b"%d" % number, f"{codec} {number}".encode()) for number in range(8)]
@@ -50,12 +50,12 @@ def records(codec: str) -> list[Record]:
 class Topic(NamedTuple):
     name: str
     sent: list[Record]
-    since: int  # ms: when writing began
+    since: int  # time in ms at which the writing began
 
 
 class Written:
-    """Topics of a (writer, format), written at first use with the writer's codecs one after the other; lz4 has one of
-    its own, for not every reader knows it."""
+    """Topics by (writer, format), written at their first use with all codecs of the writer. Records in lz4 have a topic
+    of their own, since not every reader knows lz4."""
 
     def __init__(self, oldies: Oldies) -> None:
         self._oldies = oldies
@@ -87,7 +87,7 @@ def written(oldies: Oldies) -> Written:
 
 
 def check(oldies: Oldies, writer: str, reader: str, version: str, written: Written, start: int = 0) -> None:
-    """Check that `reader` gets from `start` on the records that `writer` has sent."""
+    """Check that `reader` gets the records that `writer` has sent, from `start` on."""
     writing, reading = oldies.clients.by_name.get(writer), oldies.clients.by_name.get(reader)
     empties = (writing is None or writing.empties) and (reading is None or reading.empties)
     knows_lz4 = (writing is None or writing.writes_lz4) and (reading is None or reading.reads_lz4(FORMATS[version]))
@@ -105,9 +105,9 @@ def check(oldies: Oldies, writer: str, reader: str, version: str, written: Writt
             if reading and not reading.reads_times:
                 continue
             if FORMATS[version] == 0:
-                assert each.timestamp in (-1, 0), where  # librdkafka says 0 for "not available"
+                assert each.timestamp in (-1, 0), where  # librdkafka returns 0 for "not available"
             elif writer == "scala-0.10.2.2":
-                assert since - 1000 <= each.timestamp <= time.time() * 1000 + 1000, where  # its own clock
+                assert since - 1000 <= each.timestamp <= time.time() * 1000 + 1000, where  # the writer's clock
             else:
                 assert each.timestamp == (record.timestamp if writing is None or writing.sends_times else -1), where
 

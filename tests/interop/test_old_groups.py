@@ -1,4 +1,4 @@
-"""Consumer groups of clients with the protocol versions of Kafka 0.8 to 0.10, on topics of every message format."""
+"""Consumer groups work for clients with protocol versions of Kafka 0.8 to 0.10, on topics of every message format."""
 
 import subprocess
 import time
@@ -20,7 +20,7 @@ PATIENCE_S = 30
 
 @pytest.fixture(scope="module")
 def old_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[brokers.Broker]:
-    """Start a broker that uses message.format.version: with its default protocol version it would ignore it."""
+    """Start a broker with a protocol version at which message.format.version is not ignored."""
     running = brokers.start(tmp_path_factory.mktemp("old"), {**brokers.QUICK, "inter.broker.protocol.version": "2.8"})
     client = Confluent(running.bootstrap)
     producer = Producer({"bootstrap.servers": running.bootstrap})
@@ -36,7 +36,7 @@ def old_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[brokers.Bro
 
 @pytest.mark.parametrize("version", [(0, 9), (0, 10), (0, 11), (1, 0)], ids=str)
 def test_kafka_python(old_broker: brokers.Broker, version: tuple[int, int]) -> None:
-    """Two members one after the other: the second resumes at the offsets that the first has committed."""
+    """Of two members one after the other, the second resumes at the offsets that the first has committed."""
     for stored in FORMATS:
         topic, group = f"in-{stored}", f"kafka-python-{version}-{stored}"
         places = [TopicPartition(topic, index) for index in range(2)]
@@ -100,7 +100,7 @@ def java(tool: str, *words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.other_runtime
 def test_the_consumer_of_0_10(old_broker: brokers.Broker) -> None:
-    """Kafka's own console consumer and group command of that time."""
+    """The console consumer and group command of Kafka 0.10.2.2 work."""
     output = java(
         "kafka.tools.ConsoleConsumer",
         *("--bootstrap-server", old_broker.bootstrap, "--whitelist", "in-.*", "--from-beginning"),

@@ -1,6 +1,6 @@
-"""Clients before Kafka 0.11: their versions of Produce, Fetch and ListOffsets, to topics of every message format.
+"""The versions of Produce, Fetch and ListOffsets of clients before Kafka 0.11, with topics of every message format.
 
-Compared byte by byte; the same tests run with Apache Kafka (KAFKAPY_INTEROP_BROKER=kafka).
+Bytes are compared. The same tests run with Apache Kafka (KAFKAPY_INTEROP_BROKER=kafka).
 """
 
 import itertools
@@ -37,7 +37,7 @@ def wire(old_broker: brokers.Broker) -> Iterator[OldConnection]:
 
 
 def produced(magic: int, compressed: bool) -> bytes:
-    """Return a set of four messages as a client of that time sends it, with offsets from 0."""
+    """Return a set of four messages, with offsets from 0, like an old client sends it."""
     each = [
         message(value, key=key, offset=at, magic=magic, timestamp=STAMP + at) for at, (key, value) in enumerate(KEYS)
     ]
@@ -47,7 +47,7 @@ def produced(magic: int, compressed: bool) -> bytes:
 
 
 def fetched(wire: OldConnection, topic: str, version: int, offset: int = 0) -> list[Found]:
-    """Return all messages from `offset` on, by several fetches if the converted messages exceed the response size."""
+    """Return all messages from `offset` on, in several fetches if the converted messages exceed the response size."""
     found: list[Found] = []
     while True:
         code, high, data = wire.fetch_set(topic, offset, version=version)
@@ -67,7 +67,7 @@ def fetched(wire: OldConnection, topic: str, version: int, offset: int = 0) -> l
 def test_an_old_consumer_gets_the_records_of_an_old_producer(
     wire: OldConnection, topic_name: str, produce: int, stored: int, compressed: bool
 ) -> None:
-    """For all versions of both and every stored format the records are the same, with timestamps if all three have
+    """The records are the same for all versions of both and every stored format, with timestamps if all three support
     them."""
     sent = 1 if produce == 2 else 0
     wire.make_topic(topic_name, message_format_version=FORMATS[stored])
@@ -108,7 +108,7 @@ def test_messages_stored_in_a_format_that_the_client_supports_are_sent_unchanged
     assert wire.produce_set(topic_name, sent, version=2)[0] == NONE
     for version in (0, 1) if stored == 0 else (2, 3):
         assert wire.fetch_set(topic_name, 0, version=version) == (NONE, 4, sent)
-    assert wire.fetch(topic_name, 0, 0) == (NONE, 4, sent)  # a new client gets the same
+    assert wire.fetch(topic_name, 0, 0) == (NONE, 4, sent)  # a new client gets the same bytes
 
 
 def test_a_first_message_above_the_limit_is_cut_up_to_version_2_and_complete_since_version_3(
@@ -127,7 +127,7 @@ def test_a_first_message_above_the_limit_is_cut_up_to_version_2_and_complete_sin
 
 
 def test_uncompressed_records_before_the_fetch_offset_are_left_out(wire: OldConnection, topic_name: str) -> None:
-    """This is possible because the batch becomes single messages; some versions of librdkafka rely on it."""
+    """They can be left out because the batch becomes single messages. Some versions of librdkafka rely on that."""
     wire.make_topic(topic_name)
     assert wire.produce(topic_name, 0, raw.values(b"a", b"b", b"c", b"d")) == (NONE, 0)
     for version in (0, 2, 3):
@@ -149,7 +149,7 @@ def test_a_compressed_batch_becomes_one_wrapper_from_its_beginning(wire: OldConn
 
 
 def test_space_that_the_conversion_does_not_fill_is_a_cut_message(wire: OldConnection, topic_name: str) -> None:
-    """The size is sent when only the first batch is converted, and the conversion drops headers."""
+    """The size is sent before later batches are converted, and becomes too large because headers are dropped."""
     wire.make_topic(topic_name)
     size = 0
     for at in range(30):
@@ -174,7 +174,7 @@ def test_space_that_the_conversion_does_not_fill_is_a_cut_message(wire: OldConne
 def test_converted_records_larger_than_stored_ones_are_sent_up_to_the_announced_size(
     wire: OldConnection, topic_name: str
 ) -> None:
-    """Small records need less space in format 2. The first batch is complete all the same."""
+    """Small records need less space in format 2 than converted. The first batch is complete nevertheless."""
     wire.make_topic(topic_name)
     for start in range(0, 400, 100):
         assert wire.produce(topic_name, 0, batch([record(at, b"") for at in range(100)])) == (NONE, start)
@@ -288,7 +288,7 @@ def test_zstd_is_not_sent_to_clients_that_do_not_support_it(wire: OldConnection,
     assert wire.produce(topic_name, 0, body) == (UNSUPPORTED_CODEC, -1)
     assert wire.produce(topic_name + "-z", 0, raw.values(b"a"), version=7) == (NONE, 0)
     for version in (0, 1, 2, 3):
-        code, _, data = wire.fetch_set(topic_name, 0, version=version)  # the batch before it comes
+        code, _, data = wire.fetch_set(topic_name, 0, version=version)  # returns the batch before it
         assert (code, [one.value for one in read_set(data)[0]]) == (NONE, [b"a"])
         assert wire.fetch_set(topic_name, 1, version=version) == (UNSUPPORTED_CODEC, -1, b"")
         assert wire.fetch_set(topic_name + "-z", 0, version=version) == (UNSUPPORTED_CODEC, -1, b"")
@@ -352,7 +352,7 @@ def test_a_fetch_waits_for_messages(old_broker: brokers.Broker, wire: OldConnect
 
 @pytest.mark.other_runtime
 def test_kafkas_tool_finds_no_error_in_old_formats(tmp_path: Path) -> None:
-    """It checks logs, offset and time indexes of every stored format, of every kind of producer, over many segments."""
+    """The tool checks logs and indexes of many segments, of every stored format and every kind of producer."""
     broker = brokers.start(tmp_path, {"inter.broker.protocol.version": "2.8"})
     wire = OldConnection(broker.bootstrap)
     small = {"segment_bytes": "3000", "index_interval_bytes": "200"}

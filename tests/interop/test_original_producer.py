@@ -1,4 +1,4 @@
-"""The original producer and SimpleConsumer with Apache Kafka 0.8.2.2, Apache Kafka 3.9.1 and kafkapy."""
+"""The original producer and SimpleConsumer work with Apache Kafka 0.8.2.2, Apache Kafka 3.9.1 and kafkapy."""
 
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""kafkapy's own clients over TLS and SASL, with Apache Kafka 3.9.1."""
+"""kafkapy's own clients work with Apache Kafka 3.9.1 over TLS and SASL."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_group_and_a_transaction_over_each_protocol_and_mechanism(kafka, proto
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "OAUTHBEARER"])
 def test_a_session_is_renewed_before_its_end_while_requests_are_in_flight(kafka, monkeypatch, mechanism):
-    """Every record arrives once and in order, over more than two sessions of each connection."""
+    """Every record arrives once and in order, over more than two login sessions of each connection."""
     security, topic = kafka.client("SASL_SSL", mechanism), f"renewed-{mechanism}"
     logins = count_logins(monkeypatch)
     with Cluster(kafka.bootstrap("SASL_SSL"), security=security) as cluster:
@@ -100,7 +100,7 @@ def test_an_idle_connection_is_used_after_its_session_has_ended(kafka, monkeypat
 
 
 def count_logins(monkeypatch: pytest.MonkeyPatch) -> list[None]:
-    """Have an element added to the list that is returned, for each login from now on."""
+    """Return a list that gets an element for each login from now on."""
     logins: list[None] = []
     mechanism = Security.mechanism
 
@@ -147,7 +147,7 @@ def test_the_host_name_is_verified_unless_the_setting_is_empty(kafka):
     security = kafka.client("SASL_SSL", "PLAIN")
     with pytest.raises(AuthenticationFailed, match=r"is not accepted: IP address mismatch"):
         Cluster(f"127.0.0.2:{port}", security=security).refresh([])
-    for empty in ("", "none"):  # Java's value and librdkafka's
+    for empty in ("", "none"):  # the values of Java and librdkafka
         security["ssl.endpoint.identification.algorithm"] = empty
         with Cluster(f"127.0.0.2:{port}", security=security) as cluster:
             cluster.refresh([])

@@ -1,4 +1,4 @@
-"""kafkapy's group consumer with kafkapy and with Apache Kafka."""
+"""kafkapy's group consumer works with kafkapy and with Apache Kafka."""
 
 import re
 import threading
@@ -27,7 +27,7 @@ QUICKLY = {"heartbeat_interval_s": 0.05, "session_timeout_s": 6.0, "max_poll_int
 
 
 class Events(RebalanceListener):
-    """A listener that notes the callbacks of the consumer."""
+    """A listener that records the consumer's callbacks."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, set[int]]] = []
@@ -76,7 +76,7 @@ class Polling:
 
 
 class Rig:
-    """A topic, and consumers of a group of its own that are closed at the end of the test."""
+    """A topic, and consumers of one group, which are closed at the end of the test."""
 
     def __init__(self, servers: str, name: str) -> None:
         self.servers = servers
@@ -168,7 +168,7 @@ def test_a_cooperative_member_keeps_reading_partitions_that_stay_assigned(rig: R
     eventually(lambda: len(first.partitions) == 4, what="the first member has all partitions")
     second = rig.consumer(assignors=["cooperative-sticky"])
     second.subscribe([rig.name])
-    second.poll(0)  # joins, and then does not answer for a while: the group waits for it
+    second.poll(0)  # joins, and then does not poll for a while, so the group waits
     rig.send(range(40))
     eventually(lambda: len(first.records) >= 10, what="the first member reads while the group rebalances")
     eventually(lambda: second.poll(0.05) or len(second.assignment) == 2, what="the second member gets its share")
@@ -381,7 +381,7 @@ def test_heartbeats_continue_while_the_caller_works(rig: Rig) -> None:
     consumer.subscribe([topic])
     take(consumer, 1)
     generation = consumer.group_metadata().generation
-    time.sleep(3.0)  # the work
+    time.sleep(3.0)  # work that is longer than the session time-out
     consumer.commit()
     assert consumer.group_metadata().generation == generation
 
@@ -408,10 +408,10 @@ def test_a_dead_members_partitions_are_reassigned_when_its_session_expires(rig: 
     dies = rig.consumer(session_timeout_s=0.6, auto_commit=False)
     dies.subscribe([rig.name])
     eventually(lambda: dies.poll(0.05) or len(dies.assignment) == 2, what="the first has all partitions")
-    dies._session.close()  # no more heartbeats, and no leave request to the coordinator
+    dies._session.close()  # ends heartbeats without a LeaveGroup request
     heir = rig.polling()
     eventually(lambda: len(heir.partitions) == 2, what="the heir has all partitions")
-    dies._session.subscription = None  # nothing to leave
+    dies._session.subscription = None  # so that close() does not leave the group
 
 
 def test_members_without_a_common_assignor_are_refused(rig: Rig) -> None:

@@ -1,4 +1,4 @@
-"""kafkapy's transactional producer and read_committed consumer with kafkapy and with Apache Kafka."""
+"""kafkapy's transactional producer and read_committed consumer work with kafkapy and with Apache Kafka."""
 
 import time
 from collections.abc import Iterator
@@ -24,11 +24,11 @@ from kafkapy.errors import Errors, KafkaError
 from tests.harness.brokers import Broker
 
 PATIENCE_S = 30.0
-TIMEOUT_S = 2.0  # of transactions that take too long; a busy machine needs some of it for their records
+TIMEOUT_S = 2.0  # time-out in tests of slow transactions, long enough to send records on a busy machine
 
 
 class Rig:
-    """A topic, and producers of one transactional id that are closed at the end of the test."""
+    """A topic, and producers and consumers, which are closed at the end of the test."""
 
     def __init__(self, servers: str, name: str) -> None:
         self.servers = servers
@@ -44,7 +44,7 @@ class Rig:
         return producer
 
     def consumer(self, topic: str) -> GroupConsumer:
-        """Return a group consumer that has joined the group and read the first records."""
+        """Return a group consumer that is subscribed to the topic."""
         consumer = GroupConsumer(
             self.servers,
             self.name,
@@ -59,8 +59,8 @@ class Rig:
         return consumer
 
     def read(self, topic: str | None = None) -> list[int]:
-        """Wait until all transactions have ended; return the committed values. Commits return before their markers are
-        written."""
+        """Wait until all transactions have ended, since commits return before their markers are written. Return the
+        committed values."""
         name = topic or self.name
         partitions = [(name, index) for index in self.admin.cluster.topic(name).partitions]
         deadline = time.monotonic() + PATIENCE_S
@@ -71,7 +71,7 @@ class Rig:
         return self.peek(topic=topic)
 
     def peek(self, isolation: Isolation = "read_committed", topic: str | None = None) -> list[int]:
-        """Return the values that can be read now."""
+        """Return the values that can be read without waiting."""
         consumer = Consumer(self.admin.cluster, isolation=isolation)
         consumer.assign_topic(topic or self.name)
         return sorted(int(record.value or b"") for record in consumer.records())
@@ -149,7 +149,7 @@ def test_transactions_of_two_producers_do_not_hide_each_other(rig: Rig) -> None:
     one.flush()
     with other.transaction():
         send(other, rig.name, range(10, 20))
-    assert rig.peek() == []  # the other producer's records are behind an open transaction
+    assert rig.peek() == []  # the other producer's records come after an open transaction
     one.abort()
     assert rig.read() == list(range(10, 20))
 
@@ -173,7 +173,7 @@ def test_offsets_are_committed_with_the_transaction(rig: Rig) -> None:
         for record in records:
             producer.send(target, record.value)
         producer.send_offsets(consumer.positions(), consumer.group_metadata())
-        if rounds == 1:  # and as if it had never been
+        if rounds == 1:  # the first transaction is aborted and repeated
             producer.abort()
             for (topic, index), _ in consumer.positions().items():
                 consumer.seek(topic, index, before.get((topic, index), 0))
@@ -335,7 +335,7 @@ def test_another_client_ends_a_transaction_that_was_left_open(rig: Rig, commit: 
     identity = left_open(rig, range(10))
     assert rig.peek() == []
     assert rig.peek("read_uncommitted") == list(range(10))
-    for _ in range(3):  # ending the transaction again is no error
+    for _ in range(3):  # ending it again is not an error
         end_transaction(rig.admin.cluster, identity, commit)
     assert rig.read() == (list(range(10)) if commit else [])
     with pytest.raises(TransactionFailed, match="has ended already, the other way: its state is Complete"):
@@ -354,7 +354,7 @@ def test_a_resumed_producer_aborts_the_transaction_that_it_left_open(rig: Rig) -
     assert rig.read() == list(range(10, 20))
     with pytest.raises(ProducerFenced):
         end_transaction(rig.admin.cluster, identity, commit=True)
-    end_transaction(rig.admin.cluster, identity, commit=False)  # it was aborted
+    end_transaction(rig.admin.cluster, identity, commit=False)  # the transaction was aborted
 
 
 def test_a_producer_continues_after_another_client_has_committed_its_transaction(rig: Rig) -> None:
@@ -385,7 +385,7 @@ def test_a_transaction_that_was_left_open_too_long_cannot_be_committed(rig: Rig)
     send(producer, rig.name, range(10))
     identity = producer.leave_open()
     assert identity is not None
-    assert rig.read() == []  # waits until the broker has ended it
+    assert rig.read() == []  # waits until the broker has ended the transaction
     with pytest.raises(ProducerFenced, match="took longer than transaction_timeout_s"):
         end_transaction(rig.admin.cluster, identity, commit=True)
     end_transaction(rig.admin.cluster, identity, commit=False)

@@ -42,7 +42,7 @@ def test_a_record_read_twice_in_a_generation_is_found() -> None:
 def test_a_record_read_again_after_its_commit_is_found() -> None:
     story = [did("a", 1, [0, 0, 5]), committed("a", 1, [0, 0, 5]), did("b", 2, [0, 5, 7])]
     assert len(violations(story)) == 1
-    assert violations([story[0], story[2]]) == []  # it was not committed
+    assert violations([story[0], story[2]]) == []  # the records were not committed
 
 
 def test_a_record_may_be_read_again_only_after_a_refused_commit() -> None:

@@ -1,4 +1,4 @@
-"""scripts/quickstart after its build: 336,776 real records pass through a real client, once and in order."""
+"""scripts/quickstart, after its build, sends 336,776 real records through a real client, each once and in order."""
 
 import re
 import subprocess

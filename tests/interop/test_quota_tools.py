@@ -1,4 +1,4 @@
-"""Kafka's own ConfigCommand (kafka-configs) sets, shows and removes quotas, and clients of librdkafka notice them."""
+"""Kafka's own ConfigCommand (kafka-configs) sets, shows and removes quotas, which throttle clients of librdkafka."""
 
 import re
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ SIZE = 10_000
 
 @pytest.fixture(scope="module")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    settings = {**brokers.QUICK, "quota.window.num": "2"}  # one second's worth at once, so that the tests are short
+    settings = {**brokers.QUICK, "quota.window.num": "2"}  # allows one second's worth at once, for short tests
     broker = brokers.start(tmp_path_factory.mktemp("broker"), settings)
     yield broker.bootstrap
     broker.stop()
@@ -83,7 +83,7 @@ def test_a_producer_and_a_consumer_beyond_their_quotas_are_throttled_and_lose_no
          "linger.ms": 0, "batch.num.messages": 1, "max.in.flight": 1}
     )  # fmt: skip
     producer.poll(0)
-    count = LIMIT // SIZE + 2  # what one second may take at once, and some more
+    count = LIMIT // SIZE + 2  # more than one second's worth
     for number in range(count):
         producer.produce("throttled", number.to_bytes(4, "big") * (SIZE // 4))
         producer.poll(0)

@@ -1,4 +1,4 @@
-"""queued.max.request.bytes with a real client: many producers whose large requests together exceed it lose nothing."""
+"""Many real producers whose large requests together exceed queued.max.request.bytes lose no record."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.other_runtime
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SMALL = {"segment.bytes": "16384", "index.interval.bytes": "512", "retention.ms": "-1"}
-OLD = 1_600_000_000_000  # the records' own times: far older than any default retention keeps
+OLD = 1_600_000_000_000  # timestamp of the records, far older than the default retention
 PARTS = {f"sent-{codec}": 2 for codec in CODECS} | {
     "append-time": 1,
     "deleted": 1,
@@ -34,7 +34,7 @@ View = dict[str, dict[tuple[str, int], object]]
 
 
 def view_of(bootstrap: str) -> View:
-    """Return everything that a consumer can read of the partitions."""
+    """Return everything that consumers can read from the partitions."""
     committed = consumed(bootstrap, PARTITIONS, "read_committed")
     uncommitted = consumed(bootstrap, PARTITIONS, "read_uncommitted")
     with Admin(bootstrap) as admin:
@@ -60,7 +60,7 @@ def times_in(read: Read) -> list[int]:
 
 
 def same(one: View, other: View) -> None:
-    """Compare piece by piece, so that a failure names the partition."""
+    """Assert that two views are equal, piece by piece, so that a failure names the partition."""
     for part, found in one.items():
         for where, value in found.items():
             assert value == other[part][where], (part, where)
@@ -157,7 +157,7 @@ def adopt(data: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-# At every start the controller connects before the broker listens, and the broker may connect before ZooKeeper listens.
+# Usual warnings of a start: the controller connects before the broker listens, the broker before ZooKeeper listens.
 USUAL = re.compile(
     r"Connection to node 0 .* could not be established|Controller 0's connection to broker"
     r"|Attempting reconnect .*ClientCnxn"
@@ -188,9 +188,9 @@ def test_kafka_then_kafkapy_then_kafka(tmp_path: Path) -> None:
     assert (adopted.returncode, adopted.stderr) == (0, "")
     assert re.search(r"^compacted .* ZooKeeper .*cleanup.policy=compact", adopted.stdout, re.MULTILINE)
     assert "stopped cleanly" in adopted.stdout
-    # Of no topic or partition: only that the broker's own settings count, which it cannot know.
+    # No topic or partition has a warning. The only one is about settings of the broker, which adoption cannot know.
     assert re.findall(r"^ *Take care: (.*)", adopted.stdout, re.MULTILINE) == [
-        "where a topic has no setting of its own, the broker's holds, as log.retention.hours. If Kafka had"
+        "where a topic has no setting of its own, the broker's setting holds, such as log.retention.hours."
     ]
 
     kafkapy = KafkapyBroker(tmp_path)

@@ -38,7 +38,7 @@ def provider() -> Iterator[OpenIdProvider]:
 
 
 class Sasl:
-    """A broker with a SASL listener, started as a user starts it; the user alice exists before the first start."""
+    """A broker with a SASL listener, started by the command. The user alice exists before the first start."""
 
     def __init__(self, directory: Path, provider: OpenIdProvider, **settings: str) -> None:
         add_user_offline(directory, "alice", PASSWORD)
@@ -61,7 +61,7 @@ class Sasl:
         self.bootstrap = self.broker.bootstrap
 
     def count(self, metric: str) -> float:
-        """Return the sum of the values of a counter, of all its labels."""
+        """Return the sum of a counter's values over all labels."""
         with urlopen(f"http://127.0.0.1:{self.metrics}/metrics") as page:
             text = page.read().decode()
         return sum(float(value) for value in re.findall(rf"^kafkapy_{metric}_total\S* (\S+)$", text, re.M))
@@ -87,7 +87,7 @@ def confluent(sasl: Sasl, provider: OpenIdProvider, mechanism: str, password: st
 
 
 def java_file(directory: Path, provider: OpenIdProvider, mechanism: str, user: str = "alice") -> Path:
-    """Write the properties of a Java client, and return their file."""
+    """Write the properties file of a Java client. Return its path."""
     lines = ["security.protocol=SASL_PLAINTEXT", f"sasl.mechanism={mechanism}"]
     if mechanism == "OAUTHBEARER":
         lines += [

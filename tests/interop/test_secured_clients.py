@@ -1,7 +1,7 @@
-"""Real clients over each security protocol and with each SASL mechanism that they have: a transaction and a group.
+"""Real clients use a transaction and a group over each security protocol, with each SASL mechanism that they support.
 
-The key and trust stores are made by openssl and keytool. The clients reach the broker through proxies that keep all
-bytes: those of the listeners with TLS have nothing in clear.
+The key and trust stores are made by openssl and keytool. The clients reach the broker through proxies that record all
+bytes: those of the TLS listeners have nothing in clear.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ LOGIN_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCa
 
 
 class Stores:
-    """Key and trust stores made by openssl and keytool, of an authority, a broker and the client alice."""
+    """Key and trust stores of an authority, a broker and the client alice, made by openssl and keytool."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self.ca = directory / "ca.pem"
         self._new("ca", "/CN=Test CA", "-days", "30")
         self._new("broker", "/OU=Test/CN=broker", "-addext", "subjectAltName=IP:127.0.0.1", *self._signed)
-        # The broker: PKCS12 by openssl, and a trust store by keytool.
+        # The broker has a PKCS12 store by openssl, and a trust store by keytool.
         password = f"pass:{STORE_PASSWORD}"
         made_of = ("-in", "broker.pem", "-inkey", "broker-key.pem")
         self._openssl("pkcs12", "-export", *made_of, "-passout", password, "-out", "broker.p12")
         self._keytool("trusted.p12", "-importcert", "-noprompt", "-alias", "ca", "-file", "ca.pem")
-        # The client: a key by keytool, signed by the authority, in a store that also trusts the authority.
+        # The client has a key by keytool, signed by the authority, in a store that also trusts the authority.
         key = ("-genkeypair", "-keyalg", "EC", "-groupname", "secp256r1", "-dname", "CN=alice,OU=Test,O=Acme")
         self._keytool("alice.p12", *key, "-alias", "alice")
         self._keytool("alice.p12", "-certreq", "-alias", "alice", "-file", "alice.csr")
@@ -110,7 +110,7 @@ class Stores:
 
 
 class Secured:
-    """A broker with a listener for each protocol, started as a user starts it, behind a proxy for each listener."""
+    """A broker with a listener for each protocol, started by the command, and a proxy before each listener."""
 
     def __init__(self, directory: Path, provider: OpenIdProvider) -> None:
         self._provider = provider
@@ -125,7 +125,7 @@ class Secured:
             "advertised.listeners": ",".join(f"{name}://{proxy.address}" for name, proxy in self.proxies.items()),
             "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
             "listener.name.mutual.ssl.client.auth": "required",
-            # Without DEFAULT: a certificate with another name is refused.
+            # Without DEFAULT, a certificate with another name is refused.
             "listener.name.mutual.ssl.principal.mapping.rules": "RULE:^CN=([^,]+),OU=Test,O=Acme$/$1/",
             "sasl.enabled.mechanisms": ",".join(MECHANISMS),
             **self.stores.of_broker(),
@@ -164,7 +164,7 @@ class Secured:
         )
 
     def round(self, client: Rounds, kind: str, listener: str, mechanism: str) -> None:
-        """Write values with the client, and read them."""
+        """Write values with the client and read them."""
         topic = "-".join(filter(None, (kind, listener, mechanism)))
         values = [f"in clear nowhere: {topic} {number}" for number in range(20)]
         assert client.run(self.way(listener, mechanism), topic, values) == values
@@ -199,7 +199,7 @@ def test_a_transaction_and_a_group(secured: Secured, runner: tuple[str, Rounds],
 
 
 def test_the_listeners_with_tls_have_nothing_in_clear(secured: Secured) -> None:
-    """In all rounds of this module. On the other listeners, the proxies have found the values and the password."""
+    """This holds for all rounds of this module. On other listeners, the proxies find the values and the password."""
     for listener, mechanism in (("PLAINTEXT", ""), ("SASL_PLAINTEXT", "PLAIN"), ("SASL_SSL", "PLAIN"), ("SSL", "")):
         secured.round(rounds.ConfluentRounds(), "another", listener, mechanism)
     texts = [b"in clear nowhere", PASSWORD.encode(), *(token.encode() for token in secured.tokens if token)]

@@ -1,4 +1,4 @@
-"""The same exchange with other broker settings: copy path, threads, addresses, names, flushes, directories."""
+"""Clients exchange records with other broker settings, too: copy path, threads, addresses, flushes, directories."""
 
 import os
 import time

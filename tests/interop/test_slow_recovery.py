@@ -1,4 +1,4 @@
-"""Clients of a broker that is still recovering their logs wait, and continue when it is ready."""
+"""Clients wait while a broker is still recovering their logs, and continue when it is ready."""
 
 import threading
 from collections.abc import Iterator
@@ -19,8 +19,8 @@ from tests.harness.gated_files import GatedFiles
 pytestmark = pytest.mark.other_runtime
 
 WAIT_S = 90.0
-# Clients that retry until a time-out of a minute or more. kafkajs, and franz-go as these tests configure it, wait too,
-# but only for a number of attempts, which a slow machine uses up.
+# Clients that retry until a time-out of a minute or more. kafkajs, and franz-go with the settings of these tests, also
+# retry, but only a number of times, which is not enough on a slow machine.
 PATIENT: list[type[Client]] = [Confluent, Kcat, Java3, Java4, KafkaPython, AioKafka]
 
 
@@ -33,7 +33,8 @@ def started(directory: Path, files: GatedFiles | None = None) -> BrokerServer:
 
 @pytest.fixture
 def recovering(tmp_path: Path) -> Iterator[tuple[BrokerServer, GatedFiles]]:
-    """Start a killed broker with one topic for each kind of client; return it while it recovers the first topic."""
+    """Start a killed broker with one topic for each kind of client. Return (broker that recovers the first topic, files
+    with the gate)."""
     server = started(tmp_path)
     for kind in PATIENT:
         server.services.controller.create(topic_of(kind), partitions=2)
@@ -51,7 +52,7 @@ def topic_of(kind: type[Client]) -> str:
 
 
 def note_refusals(server: BrokerServer) -> dict[str, threading.Semaphore]:
-    """Return a semaphore for each topic, released each time a client gets the error that partition 0 has no leader."""
+    """Return a semaphore by topic, released when a client gets the error that partition 0 has no leader."""
     refusals = {topic_of(kind): threading.Semaphore(0) for kind in PATIENT}
     loading = server.services.log_manager.loading
     hasten = loading.hasten
@@ -96,7 +97,7 @@ def test_every_client_waits_until_its_log_is_recovered(recovering: tuple[BrokerS
     for attempt in attempts:
         attempt.start()
     for kind in PATIENT:
-        for _ in range(2):  # twice: the client has retried
+        for _ in range(2):  # the second time shows that the client has retried
             assert refusals[topic_of(kind)].acquire(timeout=WAIT_S), f"{kind.name} does not ask for its topic"
     assert [attempt.error for attempt in attempts if not attempt.is_alive()] == []
     files.open_gate()

@@ -1,4 +1,4 @@
-"""Kafka Streams 3.9.1 counts words exactly once, although one of its two instances is killed and restarted."""
+"""Kafka Streams 3.9.1 counts words exactly once while one of its two instances is killed and restarted."""
 
 from collections import Counter
 from pathlib import Path

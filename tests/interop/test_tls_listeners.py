@@ -1,4 +1,4 @@
-"""Clients of today and Kafka's own tools over TLS, with large records; certificates that change under load.
+"""Current clients and Kafka's own tools work over TLS, with large records, and while certificates change under load.
 
 test_secured_clients.py has clients with certificates of their own, and groups."""
 
@@ -39,7 +39,7 @@ _topics = (f"tls-{number}" for number in itertools.count())
 
 
 class TlsBroker:
-    """A broker with a listener that needs no certificates of clients (SSL), and one that requires them (MUTUAL)."""
+    """A broker with a listener that asks for no client certificates (SSL), and one that requires them (MUTUAL)."""
 
     def __init__(self, directory: Path) -> None:
         self.pki = Pki()
@@ -168,7 +168,7 @@ def read_all(settings: dict[str, str], topic: str, count: int = COUNT) -> list[b
 
 @pytest.mark.parametrize("kind", ["java-3.9.1", "java-4.4.0", "franz-go", "kafkajs"])
 def test_clients_in_other_languages(broker: TlsBroker, topic: str, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    """Produce, a transaction, and reading what is committed."""
+    """Each client produces, commits a transaction, and reads the committed records."""
     monkeypatch.setenv("INTEROP_JAVA_PROPERTIES", str(broker.java("SSL")))
     monkeypatch.setenv("INTEROP_TLS_CA", broker.trusted)
     client = KINDS[kind](broker.addresses["SSL"])
@@ -223,12 +223,12 @@ def test_clients_without_a_certificate_are_refused_by_the_listener_that_wants_on
         "org.apache.kafka.tools.TopicCommand",
         *("--bootstrap-server", address, "--command-config", broker.java("SSL"), "--list"),
     )
-    assert "Failed to process post-handshake messages" in listed.out, listed  # of SslAuthenticationException
+    assert "Failed to process post-handshake messages" in listed.out, listed  # message of SslAuthenticationException
     assert "it has sent no certificate (ssl.client.auth=required)" in broker.process.process.output
 
 
 def test_certificates_change_under_load(broker: TlsBroker, topic: str) -> None:
-    """Clients come and go all the time; SIGHUP brings another certificate every moment; nothing is lost."""
+    """No record is lost while clients come and go, and SIGHUP loads another certificate every moment."""
     settings = broker.librdkafka("MUTUAL")
     stop = threading.Event()
     errors: list[str] = []
@@ -262,7 +262,7 @@ def test_certificates_change_under_load(broker: TlsBroker, topic: str) -> None:
 
 
 def test_a_lagging_consumer_reads_what_the_disk_has(broker: TlsBroker, topic: str) -> None:
-    """Large fetches of one partition, from the beginning, several times."""
+    """A partition is read from the beginning several times, with large fetches."""
     settings = broker.librdkafka("SSL")
     producer = Producer(settings)
     for value in VALUES:

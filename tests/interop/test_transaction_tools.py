@@ -24,7 +24,7 @@ LATEST = -1
 
 
 class Bench:
-    """A broker, and both command lines."""
+    """A broker, Kafka's tools and `kafkapy transactions`."""
 
     def __init__(self, bootstrap: str, tools: KafkaTools) -> None:
         self.bootstrap = bootstrap
@@ -48,13 +48,13 @@ class Bench:
         return kafkapy(self.bootstrap, "transactions", *words)
 
     def our_json(self, *words: object) -> Any:
-        """Run `kafkapy transactions ... --json`; return the parsed output."""
+        """Run `kafkapy transactions ... --json`. Return the parsed output."""
         return kafkapy_json(self.bootstrap, "transactions", *words)
 
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    # Verification prevents hanging transactions. Without it the tests can create one, as old clients could.
+    # Verification prevents hanging transactions. Without it, the tests can create one like old clients could.
     settings = {"transaction.partition.verification.enable": "false"}
     broker = brokers.start(tmp_path_factory.mktemp("transactions"), settings)
     tools = KafkaTools()
@@ -97,7 +97,7 @@ def begin(bench: Bench) -> Callable[..., Producer]:
 
 
 def leave_hanging(bench: Bench, topic: str, partition: int) -> int:
-    """Write a record of a transaction that no coordinator knows; return the producer id."""
+    """Write a record of a transaction that no coordinator knows. Return the producer id."""
     with Cluster(bench.bootstrap) as cluster:
         connection = cluster.connection(cluster.leader_of(topic, partition))
         request = apis.INIT_PRODUCER_ID.Request(transactional_id=None, transaction_timeout_ms=1000)

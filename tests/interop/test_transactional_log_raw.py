@@ -31,7 +31,7 @@ def batch(producer: Producer, sequence: int = 0, count: int = 1, *, transactiona
 
 
 def produce(wire: Wire, name: str | None, topic: str, *sets: bytes, version: int = 11) -> list[int]:
-    """Produce the sets, the first to partition 0, the next to partition 1; return the error code of each."""
+    """Produce the sets, the first to partition 0, the next to partition 1, and so on. Return the error code of each."""
     make = apis.PRODUCE.Request.TopicData
     data = [make.PartitionData(index=index, records=records) for index, records in enumerate(sets)]
     answer = wire.call(
@@ -47,7 +47,7 @@ def produce(wire: Wire, name: str | None, topic: str, *sets: bytes, version: int
 
 
 def begun(wire: Wire, name: str, topic: str) -> Producer:
-    """Return a producer with partition 0 in its transaction."""
+    """Begin a transaction with partition 0. Return its producer."""
     producer = wire.producer(name)
     assert wire.add(name, producer, [(topic, 0)]) == [Errors.NONE]
     return producer

@@ -1,4 +1,4 @@
-"""Transactions of every client that has them, read by every client."""
+"""Transactions of every client that supports them are read by every client."""
 
 import pytest
 
@@ -9,11 +9,11 @@ from tests.harness.waiting import eventually
 
 PARTITIONS = 3
 WRITERS = [kind.name for kind in KINDS.values() if "transact" in kind.abilities]
-# (first, second): every client is fenced by another kind, and fences one. kafka-python answers its fencing with a new
-# epoch, as if nothing were lost, and fences the other in turn.
+# (first, second): every client is fenced by another kind, and fences one. kafka-python is never fenced: it would get a
+# new epoch without reporting that records are lost, and fence the other client in turn.
 FENCINGS = [pair for pair in zip(WRITERS, WRITERS[1:] + WRITERS[:1], strict=True) if pair[0] != "kafka-python"]
 READERS = [kind.name for kind in KINDS.values() if "read_until" in kind.abilities]
-# INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, and librdkafka's own: fatal, fenced
+# INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, and librdkafka's own codes: fatal, fenced
 FENCED = {47, 49, 90, -144, -150}
 
 
@@ -50,14 +50,15 @@ def end_with(admin: Confluent, topic: str) -> list[Record]:
 
 
 class Written:
-    """Topics with transactions that were committed and aborted, by writer: made at first use, read by many."""
+    """Topics with committed and aborted transactions, by writer. Each is written at its first use, and read by many
+    tests."""
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
         self._done: dict[str, tuple[str, dict[int, list[bytes | None]], dict[int, list[bytes | None]]]] = {}
 
     def __call__(self, writer: str) -> tuple[str, dict[int, list[bytes | None]], dict[int, list[bytes | None]]]:
-        """Return the topic, its committed values, and all written values."""
+        """Return (topic, its committed values, all written values)."""
         if writer not in self._done:
             topic, client, admin = f"transactions-{writer}", self._clients[writer], self._clients["confluent-kafka"]
             assert isinstance(admin, Confluent)
@@ -170,7 +171,7 @@ def test_a_transaction_that_takes_too_long_is_aborted(
     last = end_with(admin, topic_name)
     read = admin.read_until(
         topic_name, range(PARTITIONS), b"last", committed=True
-    )  # can be read once the transaction is aborted
+    )  # can be read as soon as the transaction is aborted
     assert values(read) == values_of(last)
     with pytest.raises(ClientError) as refused:
         client.finish(topic_name, "commit")

@@ -1,4 +1,4 @@
-"""The responses of a transaction coordinator, request by request, with the error codes of Kafka 3.9, in every version.
+"""A transaction coordinator answers like Kafka 3.9, request by request, in every version.
 
 Run against Apache Kafka itself with KAFKAPY_INTEROP_BROKER=kafka.
 """
@@ -93,7 +93,7 @@ def test_a_producer_that_initializes_again_aborts_its_open_transaction(wire: Wir
     assert wire.add(name, first, [(topic, 0)]) == [Errors.NONE]
     assert wire.init(name, producer=first) == Errors.CONCURRENT_TRANSACTIONS
     wire.wait_for_state(name, "CompleteAbort")
-    assert wire.init(name, producer=first) == Errors.PRODUCER_FENCED  # its epoch was given up with the transaction
+    assert wire.init(name, producer=first) == Errors.PRODUCER_FENCED  # the abort of the transaction raised the epoch
 
 
 # --- AddPartitionsToTxn
@@ -266,7 +266,7 @@ def test_every_state_is_recorded_byte_for_byte(coordinator: brokers.Broker, wire
     wire.wait_for_state(name, "CompleteAbort")
 
     def partitions(*indexes: int) -> bytes:
-        """Encode partitions of one topic; no topic if there are none."""
+        """Encode partitions of one topic, or no topic if there are none."""
         if not indexes:
             return struct.pack(">i", 0)
         ids = struct.pack(f">i{len(indexes)}i", len(indexes), *indexes)
@@ -280,7 +280,7 @@ def test_every_state_is_recorded_byte_for_byte(coordinator: brokers.Broker, wire
         (0, 2, partitions(0, 1), began),
         (0, 4, partitions(), began),
         (0, 1, partitions(1), began_again),
-        (1, 3, partitions(1), began_again),  # no producer has the epoch that fences
+        (1, 3, partitions(1), began_again),  # no producer gets the epoch that fences
         (1, 5, partitions(), began_again),
     ]
     found = recorded(coordinator, name)
@@ -357,5 +357,5 @@ def test_transactions_are_listed(wire: Wire, topic: str, name: str, version: int
         assert listed(duration_filter=0, state_filters=["Ongoing"]) == {name: "Ongoing"}
         assert listed(duration_filter=1_000_000) == {
             f"{name}-idle": "Empty"
-        }  # it has no start time, which counts as long ago
+        }  # without a start time, it counts as begun long ago
     ended(wire, name, producer)

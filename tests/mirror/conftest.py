@@ -21,9 +21,9 @@ def target() -> Iterator[str]:
 
 
 class FakeMember:
-    """Reads the batches of `logs`, ten records each, from the sought offset; runs a step of `script` before each poll.
+    """A member that reads the batches of `logs`, ten records each, and runs a step of `script` before each poll.
 
-    `committed`: the committed offsets; `refuses`: how many commits fail first; `idle` counts polls without a step.
+    `committed` has the committed offsets. The first `refuses` commits fail. `idle` counts polls without a step.
     """
 
     def __init__(self, topic: str, partitions: int = 1) -> None:

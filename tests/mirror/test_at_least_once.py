@@ -216,7 +216,7 @@ def test_records_without_key_go_to_a_partition_with_a_leader():
             member.write(0, NUMBERS[begin : begin + 10], key=None)
         stream.run(Stop(member, 12))
         stream.close()
-        broker.topics["t"][1] = -1  # for a mirror that begins now
+        broker.topics["t"][1] = -1  # the mirror that begins now finds no leader
         again, _ = stream_of(member, broker.address, batch_size="100", delivery_timeout_ms="60000")
         member.take(0)
         again.run(Stop(member, 12))

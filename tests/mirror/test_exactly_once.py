@@ -252,7 +252,7 @@ def test_nothing_is_committed_of_a_piece_that_is_damaged_after_its_first_records
     stream.on_taken([("damaged", 0)])
     with pytest.raises(ValueError, match="wrong CRC"):
         run_on(stream, member, 3)
-    stream.before_release([("damaged", 0)])  # as a member does that is being closed
+    stream.before_release([("damaged", 0)])  # a member that is being closed does this
     stream.close()
     heir = FakeMember("damaged")
     heir.logs["damaged", 0] = [sound, damaged, last]

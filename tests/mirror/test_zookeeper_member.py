@@ -40,12 +40,12 @@ class FakeConnector:
         return [self.stream]
 
     def claim(self, number, offset):
-        """Give the member a partition of which nothing is read yet."""
+        """Give the member a partition of which it has read nothing yet."""
         self.held["t", number] = owned = OwnedPartition(("t", str(number)), self.stream, offset)
         self.on_claim([owned])
 
     def seek(self, where, offset):
-        """Set the position; put a chunk that can be read at once, unless `offset` is None."""
+        """Set the position. Unless `offset` is None, put a chunk into the stream, which can be read at once."""
         before = self.held[where]
         if before.revoked:
             return None

@@ -22,7 +22,7 @@ with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(
 
 def test_a_network_namespace_has_loopback_and_the_requested_control_or_says_what_is_missing() -> None:
     done = subprocess.run([sys.executable, "-c", OWN], cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode:  # without root, or where root is not allowed to either
+    if done.returncode:  # without root, or if root has no right to it
         assert "perf: --congestion reno needs root" in done.stderr
         assert os.strerror(1) in done.stderr
     else:

@@ -1,4 +1,4 @@
-"""What perf needs from outside, and what it keeps away from the brokers that it starts."""
+"""The modules and settings from outside that perf needs, and those that it keeps from the brokers that it starts."""
 
 import ast
 from pathlib import Path

@@ -94,7 +94,7 @@ def test_a_run_of_one_row_keeps_the_others_of_its_table_with_their_revision(writ
     text = filled(text, tmp_path, new)
     assert "| a figure, MB/s | 1 | 100 | 200 | 2.00 × | ≥ 1.2 × ✓ (one run) | a.json |" in text.splitlines()
     assert "| its CPU, MB/s | 1 | 1.00 | 0.500 | 0.50 × | ≥ 1.2 × missed | b.json |" in text.splitlines()
-    assert text.count("| `python -m perf --runs 2` |") == 3  # with the row that has no place in this page
+    assert text.count("| `python -m perf --runs 2` |") == 3  # the third is the run whose row has no place in this page
     assert text.count("file system    ext4 at /data\n") == 1
     replaced = written("d.json", "consume.1k", kafka=[100.0], kafkapy=[300.0])
     text = filled(text, tmp_path, replaced)

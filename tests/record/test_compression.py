@@ -192,7 +192,7 @@ def test_concurrent_and_abandoned_zstd_streams_do_not_affect_others():
         one, two = c.pieces(c.ZSTD, packed, 10**6), c.pieces(c.ZSTD, packed, 10**6)
         first = [next(one), next(two)]
         assert first[0] + b"".join(one) == first[1] + b"".join(two) == TEXT
-        next(c.pieces(c.ZSTD, packed, 10**6))  # abandoned after one piece
+        next(c.pieces(c.ZSTD, packed, 10**6))  # a stream that is abandoned after one piece
         with pytest.raises(c.DecompressionError):
             c.decompress(c.ZSTD, packed[:100] + b"\xff" * 50 + packed[150:], 10**6)
 

@@ -62,7 +62,9 @@ def test_messages_of_kafka_0_7_2_are_read_as_by_its_consumer(partition):
 
 @pytest.mark.parametrize("partition", PARTITIONS)
 def test_uncompressed_messages_are_built_as_by_kafka_0_7_2(partition):
-    for path in (GOLDEN / "data" / partition).glob("*.kafka"):
+    paths = list((GOLDEN / "data" / partition).glob("*.kafka"))
+    assert paths
+    for path in paths:
         data = path.read_bytes()
         for message in iter_messages(data):
             built = build_message(bytes(message.payload), magic=message.magic, codec=message.codec)

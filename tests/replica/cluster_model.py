@@ -20,7 +20,7 @@ MAX_LAG_S = 8.0
 
 
 class Violation(AssertionError):
-    """The cluster broke a promise."""
+    """Raised when the cluster breaks a guarantee."""
 
 
 class Rules(NamedTuple):
@@ -31,7 +31,7 @@ class Rules(NamedTuple):
 
 
 class State(NamedTuple):
-    """The state that the controller has written."""
+    """The partition state that the controller has written."""
 
     leader: int
     leader_epoch: int
@@ -51,7 +51,7 @@ class Broker:
         self.forget()
 
     def forget(self) -> None:
-        """Forget what a restart loses: the role, and a high watermark beyond the checkpoint."""
+        """Forget the state that a restart loses: the role, and a high watermark beyond the checkpoint."""
         self.leads = False
         self.leader = -1
         self.epoch = -1
@@ -65,7 +65,7 @@ class Broker:
         return self.epochs[-1][0] if self.epochs else -1
 
     def epochs_of_records(self) -> list[tuple[int, int]]:
-        """Return the epochs that have records, since a leader's own epoch begins before its first record."""
+        """Return the epochs that have records. A leader's own epoch begins before its first record."""
         starts = [*(start for _, start in self.epochs[1:]), len(self.log)]
         return [one for one, end in zip(self.epochs, starts, strict=False) if one[1] < end]
 
@@ -128,7 +128,7 @@ class Cluster:
             self.messages.pop(self.rng.randrange(len(self.messages)))
 
     def settle(self) -> None:
-        """Start all brokers, lose nothing more, and check that all logs and high watermarks become equal."""
+        """Start all brokers, lose no more messages, and check that all logs and high watermarks become equal."""
         for broker in self.brokers:
             if not broker.alive:
                 self._kill_or_start(broker)
@@ -163,7 +163,7 @@ class Cluster:
             self._announce()
 
     def _kill_or_start(self, broker: Broker) -> None:
-        """Kill a broker, or start it. The controller notices both at once, as a new registration shows."""
+        """Kill a broker, or start it. The controller notices both at once, by the broker's registration."""
         broker.alive = not broker.alive
         broker.forget()
         if broker.alive:
@@ -179,7 +179,7 @@ class Cluster:
         answer: State | None = state
         if leader != state.leader or epoch != state.leader_epoch:
             answer = None  # FENCED_LEADER_EPOCH
-        elif set(proposed) != set(state.isr):  # otherwise it was done before, and the response was lost
+        elif set(proposed) != set(state.isr):  # otherwise it repeats a change whose response was lost
             if partition_epoch != state.partition_epoch:
                 answer = None  # INVALID_UPDATE_VERSION
             elif all(self.brokers[one].alive for one in proposed):
@@ -191,7 +191,7 @@ class Cluster:
     def _deliver_one(self) -> None:
         index = self.rng.randrange(len(self.messages))
         message = self.messages[index]
-        if self.rng.random() > 0.1:  # otherwise it stays, and arrives twice
+        if self.rng.random() > 0.1:  # otherwise the message stays in the list, and arrives twice
             self.messages.pop(index)
         self._deliver(message)
 
@@ -236,7 +236,7 @@ class Cluster:
         if broker.alive and not broker.leads and broker.leader != -1:
             last = broker.log[-1][0] if broker.log else broker.latest_epoch
             epoch = broker.latest_epoch if broker.epochs else last
-            broker.asked += 1  # a response to an earlier fetch does not count any more: the connection is a new one
+            broker.asked += 1  # responses to earlier fetches are ignored, as after a new connection
             asked = broker.asked
             self.messages.append(("fetch", broker.leader, broker.id, asked, broker.epoch, len(broker.log), epoch))
 
@@ -288,7 +288,7 @@ class Cluster:
             broker.truncate(leader_end)
 
     def _is_expected(self, broker: Broker, asked: int, epoch: int, offset: int) -> bool:
-        """Return True for the response to the broker's last fetch, once, if the role and the log are as they were."""
+        """Return True once, for the response to the broker's last fetch, if its role and log are unchanged."""
         if broker.leads or broker.asked != asked:
             return False
         broker.asked += 1
@@ -306,7 +306,7 @@ class Cluster:
     def _shrink(self, leader: Broker) -> None:
         if not leader.alive or not leader.leads:
             return
-        if leader.isr.proposed is not None:  # no response yet: ask again
+        if leader.isr.proposed is not None:  # no response yet: repeat the request
             self._propose(leader, leader.isr.proposed)
         else:
             behind = isr.out_of_sync(leader.isr, leader.id, leader.followers, len(leader.log), self.now, MAX_LAG_S)
@@ -323,7 +323,7 @@ class Cluster:
         pending = (
             leader.leads and leader.epoch == epoch and leader.isr == IsrState(leader.isr.isr, partition_epoch, proposed)
         )
-        if pending and state is not None:  # None: the result of the write is unknown, and a new role will come
+        if pending and state is not None:  # if None, a new role will come
             leader.isr = IsrState(state.isr, state.partition_epoch)
             self._advance(leader)
 

@@ -1,4 +1,4 @@
-"""Shared by the tests of followers: a broker that follows partitions of a stand-in leader, over real sockets."""
+"""A bench for tests of followers: a broker that follows partitions of a stand-in leader, over real sockets."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class NoHandler:
 
 
 class FollowerBench:
-    """Broker 7, which follows partitions led by broker 1 at `address` (None: that broker is not alive)."""
+    """Broker 7, which follows partitions of broker 1 at `address`. With None as the address, broker 1 is not alive."""
 
     def __init__(
         self,

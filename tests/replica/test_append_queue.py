@@ -1,4 +1,4 @@
-"""Pooled appends: order, gathering, and an answer for every producer."""
+"""Appends on a pool keep their order, are gathered, and answer every producer."""
 
 import re
 import threading
@@ -83,7 +83,7 @@ def test_an_answer_that_fails_takes_nothing_from_the_others():
 
 
 class Disk:
-    """Notes the written sets and how many of them each flush covered; a flush waits until the test lets it end."""
+    """Records the written sets, and how many of them each flush covered. A flush waits until the test lets it end."""
 
     def __init__(self):
         self.written = []
@@ -125,7 +125,7 @@ def test_sets_that_arrive_during_a_flush_are_written_and_share_the_next_flush(th
     disk.wait_for(lambda: disk.begun == 1)
     for name in "bcd":
         queue.put([name], lambda results, name=name: answers.update({name: list(disk.flushed)}))
-    disk.wait_for(lambda: len(disk.written) == 4)  # while the first flush is under way
+    disk.wait_for(lambda: len(disk.written) == 4)  # written during the first flush
     assert not answers
     disk.may_end.release()
     disk.wait_for(lambda: disk.begun == 2)
@@ -135,12 +135,12 @@ def test_sets_that_arrive_during_a_flush_are_written_and_share_the_next_flush(th
 
 
 def test_a_flush_does_not_wait_until_no_more_writes_come(threads):
-    """A producer that sends faster than it is answered must not delay the flush of earlier writes."""
+    """A producer that sends all the time must not delay the flush of earlier writes."""
     disk, answered = Disk(), threading.Semaphore(0)
     numbers = iter(range(1000))
 
     def write(sets, long):
-        if disk.begun == 0:  # there is always more to write, until the first flush
+        if disk.begun == 0:  # until the first flush, each write brings another append
             queue.put([next(numbers)], lambda results: answered.release())
         return disk.write(sets, long)
 
@@ -171,7 +171,7 @@ class Afterwards:
 
 @pytest.mark.parametrize("releases", range(1, 10))
 def test_never_do_two_threads_write(releases):
-    """Another append may come at any moment, also just when the writing thread begins to flush."""
+    """Another append may come at any moment, even when the writing thread is just beginning to flush."""
     pool = Pool()
     queue = AppendQueue(pool, lambda sets, long: (list(sets), True), lambda: None)
     answers = []
@@ -281,7 +281,7 @@ def test_an_append_that_no_pool_thread_takes_is_refused_with_the_later_ones(why,
 
     class Stopped(Pool):
         def submit(self, fn, *args):
-            if not answers:  # another producer comes meanwhile, and queues behind
+            if not answers:  # meanwhile another producer's append is queued behind
                 queue.put(["behind", "it"], answers.append)
             raise why
 

@@ -1,4 +1,4 @@
-"""The rules for the ISR, the high watermark and truncation keep committed records; the model notices broken rules."""
+"""The rules for the ISR, the high watermark and truncation keep committed records. The model finds broken rules."""
 
 import os
 from typing import Any
@@ -14,17 +14,17 @@ from tests.harness.examples import examples
 from tests.replica.cluster_model import Rules, Violation, run
 
 STEPS = 200
-# KAFKAPY_MODEL_RUNS: for a long search
+# Set KAFKAPY_MODEL_RUNS for a longer search.
 RUNS = int(os.environ.get("KAFKAPY_MODEL_RUNS", "500"))
 
 
 def to_the_high_watermark(latest_epoch: int, log_end: int, high_watermark: int) -> int:
-    """Truncate as Kafka's followers before KIP-101 did."""
+    """Truncate to the high watermark, like Kafka's followers before KIP-101."""
     return high_watermark
 
 
 def in_one_round(leader: EpochEnd, own: EpochEnd, log_end: int) -> tuple[int, bool]:
-    """Truncate as Kafka's followers before KIP-279 did: to the leader's offset, also of an unknown epoch."""
+    """Truncate to the leader's offset even if its epoch is unknown, like Kafka's followers before KIP-279."""
     return min(leader.end_offset, log_end), True
 
 
@@ -33,7 +33,7 @@ def without_the_epoch_start(state: IsrState, broker_id: int, follower: Follower,
 
 
 def of_the_committed_isr(state: IsrState, current: int, end: int, followers: Any, least: int, *_: Any) -> int:
-    """Compute as before KIP-497: a broker whose addition is not yet confirmed by the controller does not count."""
+    """Compute the high watermark as before KIP-497, without a follower whose addition is not confirmed yet."""
     lag = float("-inf")
     return isr.new_high_watermark(state._replace(proposed=None), current, end, followers, least, 0.0, lag)
 
@@ -70,7 +70,7 @@ def test_a_follower_that_is_always_a_little_behind_stays_in_sync() -> None:
 
 
 def test_a_member_of_the_isr_that_is_no_replica_any_more_is_out_of_sync() -> None:
-    """KAFKA-9672."""
+    """See KAFKA-9672."""
     assert isr.out_of_sync(IsrState((0, 5), 0), 0, {}, leader_end=0, now=0.0, max_lag_s=30.0) == (5,)
 
 

@@ -1,4 +1,5 @@
-"""A follower that is far behind asks for the next records while it appends the last ones, and never claims too much."""
+"""A follower that is far behind fetches the next records while it appends the last ones, and never acknowledges records
+that it has not appended."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from tests.harness.waiting import eventually
 from tests.log.support import Bench, batch
 from tests.replica.follower_bench import FollowerBench
 
-BIG = bytes(100_000)  # more than is appended on the network thread
+BIG = bytes(100_000)  # too large for an append on the network thread
 ONE_BATCH = FetchSettings(partition_bytes=1, wait_ms=200, backoff_s=0.05, timeout_s=10.0)
 ASKED = Position(leader_epoch=5, offset=10, last_epoch=3, log_start=0)
 
@@ -89,7 +90,7 @@ class Leader:
         self.server = StandInLeader(self.logs)
 
     def offsets(self) -> list[int]:
-        """Return the offset of each request that names one."""
+        """Return the fetch offsets in the requests so far, in order."""
         return [one.fetch_offset for asked in self.server.fetches for topic in asked.topics for one in topic.partitions]
 
     def close(self) -> None:
@@ -114,7 +115,7 @@ def follower(tmp_path: Path, leader: Leader) -> Iterator[FollowerBench]:
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """Hold up every append of a follower until the event is set."""
+    """Return an event that every append of a follower waits for."""
     opened, take = threading.Event(), fetcher.take
 
     def held(*args: Any, **options: Any) -> Any:
@@ -165,7 +166,7 @@ def test_after_a_failed_append_the_leader_is_told_the_real_end(
     def damaged(key: Any, asked: Any) -> Any:
         made = answer(key, asked)
         if asked.fetch_offset == 1 and 1 not in sent:
-            made.records = made.records[:-1] + b"\x01"  # the checksum is wrong
+            made.records = made.records[:-1] + b"\x01"  # makes the CRC wrong
         sent.append(asked.fetch_offset)
         return made
 

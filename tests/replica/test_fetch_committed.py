@@ -1,4 +1,4 @@
-"""Reading committed records on a network thread: reads that would wait for the disk are left to the disk pool."""
+"""Reads of committed records on a network thread: those that would wait for the disk are left to the disk pool."""
 
 import errno
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ from tests.log.support import NOW, Bench, Files, idempotent
 
 
 class Disk(Files):
-    """Files whose searches without waiting find nothing in memory if `cold`; notes all reads."""
+    """Files that record all reads. While `cold` is True, searches that must not wait fail with EAGAIN."""
 
     def __init__(self):
         self.cold = False
@@ -69,13 +69,14 @@ def plan(partition, offset, max_bytes):
 
 
 def aborted(outcome):
-    """The region ends 4 bytes into the third batch, with which another transaction begins."""
+    """Return the aborted transactions of a read. Its region ends 4 bytes into the third batch, where a transaction
+    begins."""
     reads, _, _ = outcome
     return reads[0].aborted
 
 
 def test_records_in_memory_are_read_without_blocking(partition, disk):
-    plan(partition, 0, 200).read(blocking=True)  # opens the files
+    plan(partition, 0, 200).read(blocking=True)  # so that the files are open
     disk.reads.clear()
     assert aborted(plan(partition, 0, 200).read(blocking=False)) == [(0, 0), (1, 2)]
     assert disk.reads == [("search", True)]
@@ -97,13 +98,13 @@ def test_a_fetch_that_is_woken_answers_empty_rather_than_wait(partition, disk):
 
 
 def test_a_follower_whose_records_were_not_in_memory_has_more_to_get(tmp_path, disk):
-    """Otherwise its session would read the partition again only when records are appended."""
+    """Otherwise the follower's session would read the partition again only after the next append."""
     bench = Bench(tmp_path, files=disk, segment_bytes=1000, index_interval_bytes=1)
     log = bench.load()
     for number in range(20):
         log.append([idempotent("x" * 100, producer_id=number)], 0)
     log.close()
-    log = bench.load()  # which knows no position yet
+    log = bench.load()  # the loaded log knows no position yet
     partition = lead_log(log, 0, replicas=(0, 1), isr=(0, 1))
     asked = FetchPartition("t", bytes(16), 0, 9, 200, log_start_offset=0)
     disk.cold = True
@@ -122,7 +123,7 @@ def test_at_the_tail_the_index_is_in_memory(partition, disk):
 
 
 def test_a_reader_beyond_an_open_transaction_waits_and_one_beyond_the_end_does_not(partition):
-    """Such an offset comes from earlier reads without read_committed, by this consumer or its group."""
+    """A consumer gets beyond an open transaction if it, or its group, has read without read_committed before."""
     append_to(partition, [idempotent("open", producer_id=99, transactional=True)])
     append_to(partition, [idempotent("behind", producer_id=98)])
     assert (partition.log.last_stable_offset, partition.log.log_end_offset) == (40, 42)

@@ -1,4 +1,4 @@
-"""The end of a fetch loop: its partitions go to another fetcher."""
+"""A fetcher that is closed hands its partitions over when its last request ends."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +14,7 @@ from kafkapy.replica.links import LinkError
 
 
 class OneRequest:
-    """A link on which one request is under way."""
+    """A link with one request in flight."""
 
     name = "broker 1"
 
@@ -52,6 +52,6 @@ def test_a_fetcher_that_is_closed_hands_its_partitions_over_when_its_request_end
     handed_over: list[list[FetchState]] = []
     fetcher.add(state)
     fetcher.close(handed_over.append)
-    assert handed_over == []  # the response may still be used
+    assert handed_over == []  # the response may still bring records
     link.answer(fetched, error)
     assert handed_over == [[state]]

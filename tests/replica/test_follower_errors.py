@@ -1,4 +1,4 @@
-"""What goes wrong with one partition, one response or one connection harms nothing else."""
+"""A failure of one partition, one response or one connection does not affect the others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EPOCH = 5
 
 
 class TwoLogs(LeaderOfLogs):
-    """The leader of `bad-0` and `good-0`. `spoil` changes the answers for bad-0."""
+    """The leader of `bad-0` and `good-0`. `spoil` changes the responses for `bad-0`."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__()
@@ -154,7 +154,7 @@ def test_records_of_earlier_offsets_fail_the_partition_and_cut_nothing_off(
     leader.spoil = lambda asked, answer: None
     leader.logs["bad", 0].assign_leader_epoch(EPOCH + 1)
     leader.leader_epochs["bad", 0] = EPOCH + 1
-    follower.follow("bad", epoch=EPOCH + 1, topic_id=leader.ids["bad"])  # the next role begins again
+    follower.follow("bad", epoch=EPOCH + 1, topic_id=leader.ids["bad"])  # fetched again with a new role
     assert follower.fetching.failed == 0
     leader.notify()
 
@@ -182,7 +182,7 @@ def test_an_error_of_a_partition_holds_it_alone_for_the_backoff(
 
     leader.spoil = refuse
     follow_both(follower, leader)
-    eventually(lambda: len(refused) > 6)  # the first ones may be explained by a leader that has not its role yet
+    eventually(lambda: len(refused) > 6)  # at first, the leader may not have its role yet
     assert_good_goes_on(follower, leader)
     bad = leader.ids["bad"]
 

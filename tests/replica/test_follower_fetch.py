@@ -171,7 +171,7 @@ def test_diverging_records_are_replaced_by_the_leaders(leader: Leader, make: Mak
     role = follower.follow(topic_id=TOPIC_ID, epoch=1)
     assert_follows(follower, leader)
     follower.fetching.stop(role)
-    # The follower leads without the others, and has records that no other replica has.
+    # The follower becomes the leader, and appends records that no other replica has.
     own = follower.log()
     own.assign_leader_epoch(2)
     own.append([batch("x", "y", "z")], 2)

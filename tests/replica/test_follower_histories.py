@@ -1,4 +1,4 @@
-"""Whatever two replicas have gone through, a follower's log becomes its leader's: random elections and truncations."""
+"""After random elections, crashes and truncations of two replicas, a follower's log becomes its leader's log."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.log.support import NOW, Bench, idempotent
 
 
 class Logs:
-    """The truncations of a LogManager, which lowers the checkpointed recovery point first, without the checkpoint."""
+    """Truncates logs like a LogManager, but without lowering the recovery point in the checkpoint first."""
 
     def truncate_to(self, log: PartitionLog, offset: int, leader_epoch: int) -> bool:
         return log.truncate_to(offset, leader_epoch)
@@ -46,7 +46,7 @@ class Logs:
 
 
 def step(leader: LeaderOfLogs, follower: FollowedPartition, size: int) -> None:
-    """Fetch once, and do what the response says: what a Fetcher does, without a connection."""
+    """Fetch once and apply the response, as a Fetcher does, but without a connection."""
     epoch, offset, last_epoch, log_start = FetchState(follower).position
     asked = FETCH.Request.Topics.Partitions(
         partition=0,
@@ -80,7 +80,7 @@ class Replica:
         self.log = self.bench.load()
 
     def crash(self) -> None:
-        """Lose the process: the log is recovered from its files."""
+        """Abandon the log as after a kill, and recover it from its files."""
         high_watermark = self.log.high_watermark
         self.log.abandon()
         self.log = self.bench.load(clean=False, log_start_offset=self.log.log_start_offset)
@@ -116,14 +116,14 @@ def produce(log: PartitionLog, epoch: int, rng: random.Random, sequences: dict[i
 @settings(max_examples=80, deadline=None)
 @given(st.integers(0, 2**32))
 @example(0)
-@example(207)  # a transaction that had ended before the truncation
-@example(12430)  # a truncation to an offset inside a batch of the leader's
-@example(510510)  # a leader that does not know a transaction which began before its log start offset
+@example(207)  # a transaction ended before the truncation
+@example(12430)  # a truncation to an offset inside a batch of the leader
+@example(510510)  # the leader does not know a transaction that began before its log start offset
 def test_a_follower_becomes_its_leader_after_any_history(tmp_path_factory: Any, seed: int) -> None:
     rng = random.Random(seed)
     replicas = [Replica(tmp_path_factory.mktemp("a"), rng), Replica(tmp_path_factory.mktemp("b"), rng)]
     for epoch in range(rng.randrange(1, 8)):
-        leading, following = rng.sample(replicas, 2)  # any replica: unclean elections too
+        leading, following = rng.sample(replicas, 2)  # the election may be unclean
         for one in replicas:
             if rng.random() < 0.2:
                 one.crash()
@@ -157,20 +157,20 @@ def test_a_follower_becomes_its_leader_after_any_history(tmp_path_factory: Any, 
         assert rounds < 60, (own, log)
     step(leader, follower, 1 << 20)
     assert own.log_start_offset >= log.log_start_offset
-    log.delete_records(own.log_start_offset)  # the follower has led before, and the new leader did not learn its start
+    log.delete_records(own.log_start_offset)  # a former leader may have a later start
     epochs = records_and_epochs(own), records_and_epochs(log)
     assert epochs[0] == epochs[1]
     if log.end[0] > log.log_start_offset:
         assert records_of(own) == records_of(log)
-        # A replica that began at a leader's log start offset, or read its producers again from the records behind it,
-        # knows nothing of a transaction that began before it.
+        # A replica that began at a leader's log start offset, or has rebuilt its producer state from the records after
+        # that offset, does not know of a transaction that began before.
         known = [*log.active_producers(), *own.active_producers()]
         if all(not 0 <= one.current_txn_start_offset < log.log_start_offset for one in known):
             assert own.last_stable_offset == log.last_stable_offset
 
 
 def records_of(log: PartitionLog) -> bytes:
-    """Return the batches from that with the log start offset on."""
+    """Return the bytes of the batches, from the one with the log start offset on."""
     found, offset = bytearray(), log.log_start_offset
     while offset < log.end[0]:
         read = log.read(offset, 1 << 20, min_one=True, max_offset=log.end[0])

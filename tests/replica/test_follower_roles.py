@@ -1,4 +1,4 @@
-"""Followers whose role, connection count or settings change; what a follower flushes, truncates and wakes."""
+"""Followers whose role, connection count or settings change; what a follower flushes, truncates and wakes up."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def follow_all(follower: FollowerBench) -> None:
 
 @pytest.mark.parametrize(
     ("topic", "partition", "count", "index"),
-    # Java: "t".hashCode() is 116, and that of the long name is Integer.MIN_VALUE, whose Utils.abs is 0.
+    # In Java, "t".hashCode() is 116. That of the long name is Integer.MIN_VALUE, for which Utils.abs returns 0.
     [("t", 0, 1, 0), ("t", 0, 3, 2), ("t", 5, 4, 1), ("polygenelubricants", 0, 4, 0), ("polygenelubricants", 5, 4, 3)],
 )
 def test_the_fetcher_of_a_partition_is_kafkas(topic: str, partition: int, count: int, index: int) -> None:
@@ -120,7 +120,7 @@ def test_a_fetcher_without_partitions_ends_and_another_takes_its_place(leader: L
     leader.produce()
     eventually(lambda: is_copied(follower, leader))
     follower.fetching.stop(role)
-    leader.produce()  # the fetch under way gets its response, which is not used
+    leader.produce()  # the response to the fetch in flight is not used
     eventually(lambda: follower.links[0]._closed)
     assert follower.log().end[0] == 1
     follower.fetching.follow(role)
@@ -129,7 +129,7 @@ def test_a_fetcher_without_partitions_ends_and_another_takes_its_place(leader: L
 
 
 def test_a_former_role_that_comes_late_does_not_end_the_fetching(leader: Leader, make: Make) -> None:
-    """Two threads make two roles. The thread of the earlier role reports the role after the other thread."""
+    """The thread that makes the earlier role reports it after the thread that makes the later role."""
     follower = make()
     former = follower.follow(topic_id=TOPIC_ID)
     present = follower.follow(topic_id=TOPIC_ID, epoch=1)
@@ -242,7 +242,7 @@ def test_waiting_reads_are_woken_when_the_high_watermark_moves_up_or_down(leader
     eventually(lambda: role.log.end[0] == 1)
     leader.produce(0, "b")
     eventually(lambda: told == changes == [2])
-    leader.logs["t", 0].high_watermark = 1  # as a new leader's, which knows less
+    leader.logs["t", 0].high_watermark = 1  # a new leader may know a lower one
     leader.produce(0, "c", commit=False)
     eventually(lambda: told == changes == [2, 1])
     assert role.log.end[0] == 3
@@ -251,9 +251,9 @@ def test_waiting_reads_are_woken_when_the_high_watermark_moves_up_or_down(leader
 def test_a_late_append_of_a_former_role_changes_nothing(
     leader: Leader, make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The response of epoch 0 is being appended on the pool when the partition gets its role of epoch 1."""
+    """A response of epoch 0 is being appended on the pool when the partition gets its role of epoch 1."""
     follower = make()
-    leader.produce(0, b"x" * 200_000)  # large: appended on the pool
+    leader.produce(0, b"x" * 200_000)  # so large that the pool appends it
     role = follower.follow(topic_id=TOPIC_ID, leader=NO_LEADER)
     own = follower.log()
     append, begun, may_go_on = own.append_as_follower, threading.Event(), threading.Event()
@@ -298,7 +298,7 @@ def test_a_throttled_partition_is_fetched_when_it_is_not_throttled_any_more(lead
     eventually(lambda: is_copied(follower, leader))
     throttled.add(0)
     leader.produce(0)
-    eventually(lambda: is_copied(follower, leader))  # it was in sync, and such partitions are not throttled
+    eventually(lambda: is_copied(follower, leader))  # a partition in sync is not throttled
 
 
 def test_the_lag_is_that_of_the_slowest_partition(leader: Leader, make: Make) -> None:

@@ -1,4 +1,4 @@
-"""The high watermark with several replicas, and appends with acks=all that wait for it."""
+"""The high watermark of a partition with several replicas, and appends with acks=all that wait for it."""
 
 import pytest
 from hypothesis import given, settings
@@ -60,7 +60,7 @@ def test_each_wait_ends_once_when_its_offset_is_replicated_or_its_time_is_up(eve
 
 
 def replicated(tmp_path, isr=(0, 1, 2), **settings):
-    """Return a partition with the replicas 0, 1 and 2 and broker 0 as leader, and its timer."""
+    """Return (partition with the replicas 0, 1 and 2 and broker 0 as leader, its timer)."""
     clock = ManualClock()
     timer = HandTimer(clock)
     partition = lead(tmp_path, clock, replicas=(0, 1, 2), isr=isr, timer=timer, **settings)
@@ -68,7 +68,7 @@ def replicated(tmp_path, isr=(0, 1, 2), **settings):
 
 
 def wait(partition, offset):
-    """Wait for replication. Return a list that gets the result of the wait, and is empty before."""
+    """Begin to wait for replication. Return an empty list that gets the result: None or the error."""
     outcome = []
     partition.when_replicated(offset, 5.0, outcome.append)
     return outcome
@@ -143,7 +143,7 @@ def test_appends_that_wait_go_on_waiting_in_the_next_leader_epoch_of_this_broker
     later = lead_log(partition.log, 1, replicas=(0, 1, 2), isr=(0, 1, 2), timer=timer)
     partition.hand_over(later)
     partition.remove(KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, "a later epoch has begun"))
-    after = wait(partition, 1)  # the append ended just before the former epoch was over
+    after = wait(partition, 1)  # its append ended just before the former epoch
     assert (before, after) == ([], [])
     for follower in (1, 2):
         follower_at(later, follower, 1)
@@ -153,7 +153,7 @@ def test_appends_that_wait_go_on_waiting_in_the_next_leader_epoch_of_this_broker
 
 
 def taken_over(partition):
-    """Another broker leads: this one cuts off its records and has two of the new leader's, which are replicated."""
+    """Make another broker the leader: truncate this log, and append two replicated records of the new leader."""
     log, epoch = partition.log, partition.leader_epoch + 1
     log.fence(epoch)
     partition.remove(KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, "broker 1 leads it"))
@@ -184,7 +184,7 @@ def test_nor_after_later_leader_epochs_of_this_broker(tmp_path):
 
 
 def test_a_thread_that_completes_appends_may_be_overtaken_by_the_next_leader(tmp_path):
-    """It has found that this broker leads. Then another broker takes over, and an append begins to wait late."""
+    """A thread has found that this broker leads. Then another broker takes over, and an append begins to wait."""
     partition, _ = replicated(tmp_path)
     append_to(partition, [batch()])
     outcome = []
@@ -204,7 +204,7 @@ def test_a_thread_that_completes_appends_may_be_overtaken_by_the_next_leader(tmp
     partition._waits = Overtaken(partition._timer, partition.log.clock)
     partition._complete_waits()
     assert outcome == []
-    partition._complete_waits()  # by the thread of the late append
+    partition._complete_waits()  # called by the thread of the late append
     assert [one.message for one in outcome] == ["broker 1 leads it"]
 
 

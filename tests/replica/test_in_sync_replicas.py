@@ -1,4 +1,4 @@
-"""A leader with several replicas: fetches of followers, the ISR, the controller's answers and the high watermark."""
+"""A leader with followers: their fetches, the ISR, the controller's responses and the high watermark."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ NOW = 1_600_000_000_000
 
 
 class Leader:
-    """A partition that broker 0 leads, with the replicas 0, 1 and 2; and the controller, which answers by hand."""
+    """A partition with the replicas 0, 1 and 2 that broker 0 leads, and a controller whose responses the test gives."""
 
     def __init__(self, directory: Path, isr: tuple[int, ...] = (0, 1, 2), **config: Any) -> None:
         self.clock = ManualClock()
         self.timer = HandTimer(self.clock)
         self.dead: set[int] = set()
         self.asked: list[tuple[IsrChange, Done]] = []
-        self.refuses = False  # as if another change of the partition were waiting
+        self.refuses = False  # True: changes cannot be submitted
         self.env = IsrEnvironment(self.clock, LAG_S, lambda broker_id: broker_id not in self.dead, self._submit)
         self.partition = lead(
             directory, self.clock, replicas=(0, 1, 2), isr=isr, timer=self.timer, isr_env=self.env, **config
@@ -58,7 +58,7 @@ class Leader:
         follower_at(self.partition, broker_id, offset, start)
 
     def answer(self, error: int = Errors.NONE, *, epoch: int = 1, leader_epoch: int = 0, number: int = 0) -> None:
-        """Answer a change, by default the first one that has no answer yet: with an error, or as carried out."""
+        """Respond to a change, by default the first one without a response: with an error, or as carried out."""
         change, done = self.asked.pop(number)
         done(KafkaError(error) if error else WrittenIsr(0, leader_epoch, epoch, change.isr))
 
@@ -68,7 +68,7 @@ class Leader:
 
     @property
     def wanted(self) -> list[tuple[int, ...]]:
-        """The ISRs that the controller was asked for and has not answered."""
+        """The ISRs in the changes to which the controller has not responded."""
         return [tuple(change.isr) for change, _ in self.asked]
 
     @property
@@ -76,7 +76,7 @@ class Leader:
         return self.partition.log.high_watermark
 
     def wait(self, offset: int) -> list[Any]:
-        """Wait for replication. Return a list that gets the error code, 0 for success."""
+        """Begin to wait for replication. Return an empty list that gets the error code, 0 for success."""
         outcome: list[Any] = []
         self.partition.when_replicated(offset, 5.0, lambda error: outcome.append(error.code if error else 0))
         return outcome
@@ -104,7 +104,7 @@ def test_a_follower_that_does_not_fetch_leaves_the_isr_after_the_longest_lag(tmp
     leader.clock.advance(LAG_S)
     leader.fetch(1, 1)
     leader.partition.shrink_isr()
-    assert leader.wanted == []  # each member has the longest lag from the election on
+    assert leader.wanted == []  # after the election, each member has the whole lag time
     leader.clock.advance(1)
     leader.partition.shrink_isr()
     assert leader.wanted == [(0, 1)]
@@ -119,7 +119,7 @@ def test_a_follower_always_a_little_behind_stays_in_the_isr(tmp_path: Path) -> N
     leader = Leader(tmp_path, isr=(0, 1))
     for end in range(1, 8):
         leader.append()
-        leader.fetch(1, end - 1)  # the end that the leader had at the previous fetch
+        leader.fetch(1, end - 1)  # the leader's log end offset at the previous fetch
         leader.clock.advance(LAG_S / 2)
         leader.partition.shrink_isr()
     assert leader.wanted == []
@@ -147,7 +147,7 @@ def test_a_follower_joins_when_it_has_all_committed_records(tmp_path: Path) -> N
     assert leader.wanted == [(0, 1, 2)]
     leader.append()
     leader.fetch(1, 3)
-    assert leader.high_watermark == 2  # broker 2 counts although the controller has not answered
+    assert leader.high_watermark == 2  # broker 2 counts before the controller has responded
     leader.fetch(2, 3)
     assert (leader.high_watermark, leader.wanted, leader.isr) == (3, [(0, 1, 2)], (0, 1))
     leader.answer()
@@ -156,7 +156,7 @@ def test_a_follower_joins_when_it_has_all_committed_records(tmp_path: Path) -> N
 
 
 def test_a_follower_must_reach_the_start_of_the_leader_epoch_before_it_joins(tmp_path: Path) -> None:
-    """Records of the previous leader may be committed above the high watermark that the new leader knows."""
+    """Records of the previous leader may be committed even above the high watermark that the new leader knows."""
     first = lead(tmp_path)
     append_to(first, [batch(), batch()])
     leader = Leader(tmp_path, isr=(0, 1))
@@ -204,7 +204,7 @@ def test_a_refused_change_lets_the_high_watermark_pass_the_follower_that_was_to_
 
 
 def test_acks_do_not_wait_for_a_follower_that_may_not_join_the_isr(tmp_path: Path) -> None:
-    """A broker that shuts down fetches from the next leader for a moment, and then stops."""
+    """For example, a broker that shuts down still fetches from the next leader for a moment."""
     leader = Leader(tmp_path, isr=(0, 1))
     leader.fetch(2, 0)
     leader.answer(Errors.INELIGIBLE_REPLICA)
@@ -212,7 +212,7 @@ def test_acks_do_not_wait_for_a_follower_that_may_not_join_the_isr(tmp_path: Pat
     outcome = leader.wait(1)
     leader.fetch(1, 1)
     assert (leader.high_watermark, outcome) == (1, [0])
-    leader.fetch(2, 1)  # it was live after all
+    leader.fetch(2, 1)  # the broker was alive after all
     leader.answer()
     assert leader.isr == (0, 1, 2)
     leader.append()
@@ -275,7 +275,7 @@ def test_after_any_other_error_the_controller_is_asked_again_without_end(tmp_pat
     first = leader.asked[0][0]
     for _ in range(20):
         leader.answer(Errors.UNKNOWN_SERVER_ERROR)
-        assert leader.asked == []  # not at once: the controller may be overloaded
+        assert leader.asked == []  # no retry at once, as the controller may be overloaded
         leader.timer.advance(1)
         assert [change for change, _ in leader.asked] == [first]
     leader.answer()
@@ -305,7 +305,7 @@ def test_a_late_or_repeated_answer_is_ignored(tmp_path: Path) -> None:
 
 
 class LossyController:
-    """A link to a controller that carries out changes, and whose first `lost` responses do not arrive."""
+    """A link to a controller that carries out changes. Its first `lost` responses do not arrive."""
 
     def __init__(self, lost: int) -> None:
         self.lost = lost
@@ -318,7 +318,7 @@ class LossyController:
         version = versions[1]
         asked = api.decode_request(api.encode_request(message(version), version), version, 0)
         (part,) = asked.topics[0].partitions
-        if self.isr != part.new_isr:  # as a controller, which answers a repeated change with success
+        if self.isr != part.new_isr:  # a repeated change succeeds, as with a real controller
             self.isr, self.partition_epoch = list(part.new_isr), self.partition_epoch + 1
         if self.lost:
             self.lost -= 1
@@ -340,7 +340,7 @@ def test_a_change_whose_answer_is_lost_is_asked_for_again_and_then_committed(tmp
     assert leader.isr == ((0, 1) if lost else (0, 1, 2))
     leader.append()
     leader.fetch(1, 1)
-    assert leader.high_watermark == 0  # broker 2 counts from the moment of the first request
+    assert leader.high_watermark == 0  # broker 2 counts from the first request on
     leader.timer.advance(1)
     assert (leader.isr, leader.partition.partition_epoch, controller.requests) == ((0, 1, 2), 1, lost + 1)
     leader.fetch(2, 1)
@@ -408,8 +408,8 @@ def test_acks_all_counts_the_committed_isr_before_the_append_and_the_maximal_one
 
 
 def test_a_disk_that_is_slow_and_then_fails_blocks_no_fetch_of_a_follower(tmp_path: Path) -> None:
-    """The fetch moves the high watermark, by which a transaction becomes stable, during another append's write. The
-    failure of the disk then ends the leadership, with the log's lock held."""
+    """During the write of an append, the fetch moves the high watermark, so that a transaction becomes stable. Then the
+    disk fails, which ends the leadership while the log's lock is held."""
     leader = Leader(tmp_path, isr=(0, 1))
     partition, log = leader.partition, leader.partition.log
     transaction = build([(NOW, None, b"v", [])], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
@@ -459,7 +459,7 @@ def test_the_low_watermark_is_that_of_the_live_replicas(tmp_path: Path) -> None:
 
 
 def followed_by(leader: Leader) -> Partition:
-    """Return the partition of the next leader epoch of the same leader."""
+    """Begin the next leader epoch of the same leader, and return its partition."""
     partition = leader.partition
     later = lead_log(partition.log, 1, replicas=(0, 1, 2), isr=(0, 1), timer=leader.timer, isr_env=leader.env)
     partition.hand_over(later)

@@ -1,4 +1,4 @@
-"""AlterPartition requests of a leader: one in flight, retried as a whole, errors of partitions to their callers."""
+"""AlterPartition requests of a leader: one in flight, retried as a whole, with errors of partitions for each caller."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ ID = {"a": b"a" * 16, "b": b"b" * 16}
 
 
 class Controller:
-    """A stand-in for the link: keeps the requests until a test answers them, through the codec."""
+    """A stand-in for the link that keeps the requests until a test responds. Messages are encoded and decoded."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[Any, int, Any]] = []

@@ -1,4 +1,4 @@
-"""Links whose requests cannot be sent, or whose callbacks fail: every request is answered once, and timers are few."""
+"""Links whose requests cannot be sent, or whose callbacks fail: every request gets one result, and timers are few."""
 
 from __future__ import annotations
 
@@ -68,4 +68,4 @@ def test_requests_one_after_the_other_share_a_timer(
     for number in range(20):
         link.ask(METADATA, METADATA.Request(), answers, timeout_s=LONG)
         answers.wait(number + 1)
-    assert len(timers) <= 2, timers  # one for opening the connection, and one for the first request
+    assert len(timers) <= 2, timers  # one for the connection, one for the first request

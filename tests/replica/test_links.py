@@ -1,4 +1,4 @@
-"""Requests of this broker to other brokers: in order, several in flight, and failures when there is no response."""
+"""Requests to other brokers are sent in order, several can be in flight, and they fail without a response."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_a_request_that_the_other_broker_does_not_serve_fails_alone(
 
 
 def test_requests_fail_when_no_broker_listens_at_the_address(network: SocketServer) -> None:
-    with socket.socket() as bound:  # and does not listen, nor does another program then
+    with socket.socket() as bound:  # bound without listening, so that no other program uses the port
         bound.bind(("127.0.0.1", 0))
         address = bound.getsockname()
         answers = Answers()

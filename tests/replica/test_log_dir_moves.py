@@ -1,4 +1,4 @@
-"""Moves between log directories on their threads: continued ones, errors, and what the throttle and a stop do."""
+"""Moves between log directories, on their threads: continued moves, errors, the throttle, and a stop."""
 
 import errno
 from pathlib import Path
@@ -106,7 +106,7 @@ def test_a_new_replica_of_a_known_partition_will_be_created_in_the_directory(hos
 
 
 def with_diverging_copy(host):
-    """Give the log, which has records of the epochs 1 and 3, a copy with records of the epochs 1 and 2."""
+    """Give the log records of epochs 1 and 3, and a future log with records of epochs 1 and 2, which is returned."""
     host.append("a", "b", epoch=1)
     host.append("c", "d", epoch=2)
     host.manager.futures.create(host.log, host.manager.dirs.opened[1])
@@ -121,7 +121,7 @@ def with_diverging_copy(host):
 
 
 def test_a_copy_with_records_of_an_epoch_that_the_log_never_had_is_cut_before_it_is_continued(host):
-    """The log was truncated without its copy, as by a crash, and has other records at the same offsets."""
+    """The log was truncated without its copy, as after a crash, and has other records at the same offsets."""
     with_diverging_copy(host)
     host.manager.futures.on_loaded(host.log)
     eventually(lambda: host.moved == [KEY])

@@ -1,4 +1,4 @@
-"""Markers for several partitions at once have one answer, and committed offsets take effect after their markers."""
+"""Markers for several partitions have one response, and committed offsets take effect only after their markers."""
 
 import threading
 
@@ -68,7 +68,7 @@ def replicas(tmp_path):
 
 
 class Offsets:
-    """Notes the ends of transactions; the last call's `then` waits in `waiting`."""
+    """Records the ends of transactions in `ended`. `waiting` gets the `then` of each call."""
 
     def __init__(self):
         self.ended = []

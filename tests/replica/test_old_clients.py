@@ -20,7 +20,7 @@ from tests.log.support import Bench, batch
 
 @pytest.fixture
 def partition_of(tmp_path):
-    """Return a function that creates a partition with one batch a value: `partition_of(b"a", b"b", **settings)`."""
+    """Return a function that creates a partition with a batch for each value: `partition_of(b"a", **settings)`."""
     pool = DiskPool(1)
     count = iter(range(100))
 
@@ -116,11 +116,11 @@ def test_a_topic_may_forbid_down_conversion(partition_of):
     (answer,) = answers([partition_of(b"a", message_downconversion_enable=False)], 1)
     assert (answer.error_code, answer.high_watermark, answer.records) == (Errors.UNSUPPORTED_VERSION, -1, None)
     (answer,) = answers([partition_of(message_downconversion_enable=False)], 1)
-    assert answer.error_code == Errors.UNSUPPORTED_VERSION  # though there is nothing to convert: as in Kafka
+    assert answer.error_code == Errors.UNSUPPORTED_VERSION  # as in Kafka, even with nothing to convert
 
 
 def test_records_of_before_the_topics_format_went_back_are_not_handed_out_as_they_are(partition_of):
-    """Kafka looks only at the setting here, and sends the client a format that it cannot read."""
+    """Kafka would check only the setting here, and send the client a format that it cannot read."""
     for allowed in (True, False):
         partition = partition_of(b"a")
         partition.log.update_config(

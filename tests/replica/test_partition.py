@@ -1,4 +1,4 @@
-"""A leader replica: its high watermark when several threads append, and while acknowledgements wait for a sync."""
+"""A leader replica's high watermark when several threads append, and while acknowledgements wait for a sync."""
 
 import threading
 
@@ -33,7 +33,7 @@ def load(directory, **settings):
 
 
 def lead(log, leader_epoch=0, replicas=(0,), **options):
-    """Return a new Partition over the log, as created for a role with this leader epoch. All replicas are in sync."""
+    """Return a new Partition over the log, as for a role with this leader epoch. All replicas are in the ISR."""
     log.assign_leader_epoch(leader_epoch)
     options |= replicas_of(log, replicas, replicas, leader_epoch)
     options = {"append_pool": AtOnce(), "stall": StallMonitor(1.0), "on_change": lambda _: None} | options
@@ -41,7 +41,7 @@ def lead(log, leader_epoch=0, replicas=(0,), **options):
 
 
 class Hesitant:
-    """A log whose high watermark is about to be advanced when `meanwhile()` runs, once."""
+    """A log that calls `meanwhile()` once, just before its high watermark is advanced."""
 
     def __init__(self, log, meanwhile=None):
         self._log = log
@@ -69,7 +69,7 @@ def test_an_append_that_is_overtaken_does_not_take_the_high_watermark_back(tmp_p
 
 
 def test_an_append_that_a_later_leader_epoch_overtakes_does_not_move_the_high_watermark(tmp_path):
-    """In the later epoch a follower is in the ISR, which the earlier Partition over the same log does not know."""
+    """In the later epoch the ISR has a follower that the earlier Partition over the same log does not know."""
     log, scheduler = load(tmp_path)
     partition = lead(log)
     later = []
@@ -123,12 +123,12 @@ def test_with_flush_messages_producers_and_readers_wait_for_the_sync(tmp_path):
     assert partition.append([batch()], answers.append) is None
     assert files.begun.acquire(timeout=10)
     assert partition.append([batch()], answers.append) is None
-    while log.log_end_offset < 2:  # the second is written while the first one's sync runs
+    while log.log_end_offset < 2:  # the second record is written during the first one's sync
         pass
     assert (answers, log.high_watermark, log.recovery_point) == ([], 0, 0)
     files.may_end.release()
     assert seen.acquire(timeout=10)
-    assert log.high_watermark == log.recovery_point == 1  # not 2: that is in the log, and not synced
+    assert log.high_watermark == log.recovery_point == 1  # not 2: the second record is not synced
     assert files.begun.acquire(timeout=10)
     files.may_end.release()
     pool.stop()
@@ -141,9 +141,9 @@ def test_with_flush_messages_producers_and_readers_wait_for_the_sync(tmp_path):
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_with_flush_messages_readers_do_not_see_records_appended_after_a_flush_began(tmp_path, number):
-    """Another thread flushes, and before it raises the high watermark, records are appended that are not flushed.
+    """Records are appended after another thread has flushed and before that thread raises the high watermark.
 
-    With flush.messages=1 that append waits for a flush of its own; with 2 it does not.
+    With flush.messages=1 the append waits for a flush of its own; with 2 it does not.
     """
     log, scheduler = load(tmp_path, flush_messages=number)
     partition = lead(log)
@@ -168,7 +168,7 @@ def test_with_flush_messages_readers_do_not_see_records_appended_after_a_flush_b
 
 
 def test_converting_is_no_stall_of_the_disk(tmp_path):
-    """Otherwise one old producer would move all appends of the directory off the network threads."""
+    """Otherwise an old producer's conversions would move all appends of the directory to the pool."""
     scheduler, pool, long_pool = Scheduler(), DiskPool(1), DiskPool(1)
     env = Environment(str(tmp_path), Files(), SYSTEM_CLOCK, scheduler)
     log = PartitionLog.load(env, str(tmp_path / "t-0"), "t", 0, LogConfig({}))
@@ -196,7 +196,7 @@ def test_converting_is_no_stall_of_the_disk(tmp_path):
 
 
 def test_old_sets_are_not_converted_after_the_partition_refused_them(tmp_path):
-    """This matters at a stop: a thousand sets may take a second each."""
+    """Otherwise a stop would take long: each of a thousand sets may take a second to convert."""
     scheduler = Scheduler()
     env = Environment(str(tmp_path), Files(), SYSTEM_CLOCK, scheduler)
     log = PartitionLog.load(env, str(tmp_path / "t-0"), "t", 0, LogConfig({}))

@@ -13,7 +13,7 @@ TOPIC_ID = bytes(range(16))
 
 
 def test_a_log_whose_creation_a_crash_interrupted_gets_its_topic_id(tmp_path):
-    (tmp_path / "t-0").mkdir()  # a crash came before a file was in it
+    (tmp_path / "t-0").mkdir()  # as after a crash before the first file was created
     scheduler = Scheduler()
     logs = LogManager([tmp_path], LogConfig({}), clock=SYSTEM_CLOCK, scheduler=scheduler)
     logs.load()

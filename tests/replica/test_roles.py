@@ -1,4 +1,4 @@
-"""A broker applies the roles that a controller sends; the tests are the controller."""
+"""A broker applies the roles that a controller sends. The tests are the controller."""
 
 import errno
 import shutil
@@ -35,7 +35,7 @@ def role(epoch=0, leader=ME, isr=(ME,), replicas=(ME, 1), partition=0, is_new=Fa
 
 
 class Disk(Files):
-    """A disk without space for files whose path contains one of `full`."""
+    """A disk that has no space for files whose path contains one of `full`."""
 
     def __init__(self):
         self.full = ()
@@ -54,7 +54,7 @@ class Disk(Files):
 
 
 class Broker:
-    """Log directory, replicas and roles of broker 0; `led` and `lost` have the partitions passed to the callbacks."""
+    """Log directory, replicas and roles of broker 0. `led` and `lost` get the partitions passed to the callbacks."""
 
     def __init__(self, directory):
         self.scheduler = Scheduler()
@@ -69,8 +69,8 @@ class Broker:
         self.replicas.on_became_leader = self.led.append
         self.replicas.on_lost_leadership = self.lost.append
         self.cache = MetadataCache()
-        self.due = []  # what is to be called after a second
-        self.asked = []  # one for each time at which it has asked the controller for its roles
+        self.due = []  # functions to call after a second
+        self.asked = []  # an entry for each request for its roles
         self.roles = Roles(
             self.replicas,
             lambda topic: LogConfig({}),
@@ -83,7 +83,7 @@ class Broker:
         self.cache.set_brokers(ME, [LiveBroker(one, {}) for one in (ME, *others)])
 
     def second(self):
-        """Let a second pass."""
+        """Let a second pass: call the functions in `due`."""
         due, self.due = self.due, []
         for work in due:
             work()
@@ -95,7 +95,7 @@ class Broker:
         return {partition: error.code for (_, partition), error in failures.items()}
 
     def code(self, partition=0):
-        """Return NONE if the broker is the partition's leader, else the code of the error that `get` raises."""
+        """Return NONE if the broker leads the partition, else the code of the error that `get` raises."""
         try:
             self.replicas.get("t", partition)
         except KafkaError as error:
@@ -298,7 +298,7 @@ def test_a_partition_without_a_leader_is_refused_as_one_that_another_broker_lead
 
 
 def test_an_append_of_an_earlier_leader_epoch_is_refused_by_the_log(broker):
-    """The append was queued or gathered when the partition got another leader, or this one again."""
+    """The append was waiting when the partition got another leader, or the same leader in a new epoch."""
     broker.apply(role(is_new=True))
     old = broker.replicas.get("t", 0)
     broker.apply(role(epoch=1, leader=1))
@@ -426,7 +426,7 @@ def test_changes_for_a_log_that_is_loading_wait_for_it(directory):
 
 
 def test_the_controller_is_asked_once_for_the_roles_if_logs_turn_out_to_be_unservable(directory, monkeypatch):
-    """It took their replicas for online, as a role for a log that is loading counts as taken."""
+    """The controller took their replicas for online, since roles for loading logs are answered with success."""
     first = Broker(directory)
     first.logs.load()
     first.apply(*(role(partition=index, is_new=True) for index in range(3)))
@@ -486,7 +486,7 @@ def test_dropping_a_partition_cancels_the_role_that_waits_for_its_log(directory)
 
 @pytest.mark.parametrize("leader", [ME, 1])
 def test_a_role_that_is_overtaken_by_a_later_one_is_not_taken(broker, leader):
-    """Its thread waits, here for the settings, while another thread applies the controller's next decision."""
+    """The thread that takes the role waits, here for settings, while another thread applies the next role."""
     broker.replicas.expect("t", [0])
     make_leader = broker.replicas.make_leader
 
@@ -527,7 +527,7 @@ def said(caplog):
 
 @pytest.mark.parametrize("leader", [ME, 1])
 def test_a_role_without_space_for_its_log_is_taken_when_there_is_space(broker, caplog, leader):
-    """The controller would take a replica for offline if it got an error, and send it no more roles."""
+    """After an error, the controller would take the replica for offline, and send no more roles for it."""
     broker.join(1)
     broker.disk.full = ["/t-"]
     roles = [role(leader=leader, isr=(leader,), partition=index, is_new=True) for index in range(3)]
@@ -547,7 +547,7 @@ def test_a_role_without_space_for_its_log_is_taken_when_there_is_space(broker, c
 
 @pytest.mark.parametrize("full", ["/t-", "leader-epoch-checkpoint"])
 def test_a_leader_without_space_gives_way_to_another_member_of_the_isr(broker, full):
-    """The controller takes its replica for offline, elects another leader, and may send this broker nothing more."""
+    """The controller takes the replica for offline and elects another leader, but may send no more roles for it."""
     broker.join(1)
     if full != "/t-":
         broker.apply(role(is_new=True), role(is_new=True, partition=1))
@@ -560,7 +560,7 @@ def test_a_leader_without_space_gives_way_to_another_member_of_the_isr(broker, f
     broker.second()
     assert broker.code() == Errors.NOT_LEADER_OR_FOLLOWER
     assert broker.replicas.leader_epoch("t", 0) == 1
-    assert broker.code(partition=1) == Errors.NONE  # broker 2 is dead: no other broker can lead
+    assert broker.code(partition=1) == Errors.NONE  # broker 2 is dead, so no other broker can lead
     assert broker.asked == [True]
     assert broker.apply(role(epoch=2, leader=1, isr=(1,))) == {}
     assert broker.replicas.followed("t", 0).leader == 1
@@ -577,7 +577,7 @@ def test_a_leader_epoch_without_space_for_it_begins_when_there_is_space(broker):
     broker.disk.full = ["leader-epoch-checkpoint"]
     assert broker.apply(role(epoch=2)) == {}
     assert broker.code() == Errors.KAFKA_STORAGE_ERROR
-    assert broker.apply(role(epoch=2)) == {}  # the controller sends it again
+    assert broker.apply(role(epoch=2)) == {}  # the controller repeats the role
     broker.disk.full = ()
     broker.second()
     assert broker.replicas.get("t", 0).leader_epoch == 2
@@ -622,7 +622,7 @@ def test_a_role_that_waits_for_space_ends_with_its_partition(broker, directory):
 
 
 def test_roles_that_wait_for_space_do_not_keep_others_from_being_tried(broker, monkeypatch):
-    """Such as one in another log directory, which has space again."""
+    """The log of another role may be in a log directory that has space again."""
     monkeypatch.setattr(roles_module, "MOST_IN_VAIN", 1)
     broker.join(1)
     broker.disk.full = ["/t-"]
@@ -666,9 +666,8 @@ def test_a_topic_id_without_space_for_it_is_written_when_there_is_space(broker):
 
 
 def test_an_empty_disk_at_the_last_member_of_the_isr_loses_the_records(directory):
-    """KAFKA-14139: as in Kafka 3.9, nothing tells the new disk from one that never had the log. The broker leads an
-    empty log, and an election that keeps to the ISR loses what producers were told is safe; its followers are told to
-    cut their logs at 0."""
+    """KAFKA-14139: as in Kafka 3.9, the broker cannot tell a new disk from one that never had the log. It leads an
+    empty log, so even a clean election loses acknowledged records, and followers must truncate their logs to 0."""
     first = Broker(directory)
     first.logs.load()
     first.apply(role(is_new=True))
@@ -684,5 +683,5 @@ def test_an_empty_disk_at_the_last_member_of_the_isr_loses_the_records(directory
     assert (partition.log.log_end_offset, partition.isr) == (0, (ME,))
     (verdict,) = append_to(partition, [batch()])
     assert verdict.base_offset == 0
-    assert partition.log.end_offset_for_epoch(0) == (0, 0)  # the answer to a follower that has the record of epoch 0
+    assert partition.log.end_offset_for_epoch(0) == (0, 0)  # the response to a follower with the record
     broker.close()

@@ -1,4 +1,4 @@
-"""Consumers that wait for the same records share one read of the log, as long as nothing has changed that it shows."""
+"""Consumers that wait for the same records share one read of the log while its result is still current."""
 
 from types import SimpleNamespace
 
@@ -36,7 +36,7 @@ def read(partition, shared, offset=0, *, max_bytes=1 << 20, isolation=READ_UNCOM
 def test_the_same_request_gets_the_same_result_with_the_bytes_of_the_file(partition):
     shared = SharedRead()
     first, result = read(partition, shared), read(partition, shared)
-    assert type(first.records) is FileRegion  # the first read is not kept: other consumers may never ask for the same
+    assert type(first.records) is FileRegion  # not shared yet: maybe no other consumer asks
     assert read(partition, shared) is result
     assert result.records == read(partition, None).records.read()
     assert result.records.length == len(result.records)

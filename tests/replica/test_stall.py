@@ -8,7 +8,7 @@ from kafkapy.replica.stall import StallMonitor
 
 
 class Hand:
-    """A clock for the monitor, moved by the test."""
+    """A clock for the monitor that the test moves."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
@@ -36,7 +36,7 @@ def test_two_in_short_order_are_one_until_it_is_calm_again(hand: Hand) -> None:
     monitor = StallMonitor(0.001)
     hand.write(monitor, 0.2)
     hand.write(monitor, 0.0001)
-    hand.write(monitor, 0.2, after=0.04)  # begun soon after the first had ended, however long it took itself
+    hand.write(monitor, 0.2, after=0.04)  # counts by its begin, soon after the first stall's end
     assert monitor.lasts()
     hand.write(monitor, 0.002, after=0.04)
     hand.now += 0.049

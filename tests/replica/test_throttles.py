@@ -1,4 +1,4 @@
-"""Throttles: which partitions they apply to, and the rate of bytes against the limit."""
+"""Replication throttles: the partitions to which they apply, and when the rate exceeds the limit."""
 
 import pytest
 
@@ -47,7 +47,7 @@ def test_the_limit_is_exceeded_until_time_has_passed(clock):
     throttle = Throttle(clock, samples=11, sample_s=1)
     throttle.limit = 1000
     throttle.record(1000)
-    assert not throttle.is_exceeded()  # the first sample counts as complete
+    assert not throttle.is_exceeded()  # the first sample counts with its full duration
     throttle.record(3000)
     assert throttle.is_exceeded()
     clock.advance(3.9)

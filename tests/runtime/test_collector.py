@@ -10,7 +10,7 @@ from kafkapy.runtime import collector
 
 @pytest.fixture
 def configured(monkeypatch):
-    """The collector as `kafkapy start` leaves it; as before after the test."""
+    """Configure the collector as `kafkapy start` does. Restore it after the test."""
     thresholds, was_enabled = gc.get_threshold(), gc.isenabled()
     monkeypatch.setattr(collector, "_is_configured", False)
     monkeypatch.setattr(collector, "_partitions", 0)

@@ -1,3 +1,5 @@
+"""Definitions of settings: text becomes the values that Kafka reads, values become text, and wrong text is refused."""
+
 import pytest
 
 from kafkapy.runtime.config_def import (
@@ -51,7 +53,7 @@ def test_text_becomes_the_value_that_kafka_reads(type: str, raw: object, value: 
         ("INT", "1.0"),
         ("INT", "0x10"),
         ("INT", "--1"),
-        ("INT", "\u0663"),  # an Arabic three
+        ("INT", "\u0663"),  # the Arabic digit 3
         ("INT", "9" * 5000),
         ("INT", True),
         ("SHORT", "32768"),

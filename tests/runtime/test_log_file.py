@@ -34,7 +34,7 @@ def log_to(logger: logging.Logger, path: Path, formatter: logging.Formatter = PL
 
 
 def written(handler: LogFile) -> None:
-    """Return when all records were written."""
+    """Wait until all records are written."""
     done = threading.Event()
 
     class Last(logging.LogRecord):

@@ -51,7 +51,7 @@ def purgatory(timer: Timer) -> Purgatory:
 
 
 def try_or_watch(purgatory: Purgatory, op: DelayedOperation, timeout_s: float, keys: Iterable[Hashable]) -> bool:
-    """Complete `op` now if possible, else watch it, as the broker does. True if this call completed it."""
+    """Complete `op` now if possible, otherwise watch it, as the broker does. Return True if this call completed it."""
     return op.check() or purgatory.watch(op, timeout_s, keys)
 
 

@@ -107,7 +107,7 @@ def test_a_task_that_blocks_does_not_delay_those_that_were_added_while_a_thread_
     scheduler.schedule("slow", gate.wait, delay_s=1)
     scheduler.schedule("quick", quick, delay_s=2)
     clock.advance(1)
-    eventually(lambda: scheduler.pending == 1)  # the slow one has begun
+    eventually(lambda: scheduler.pending == 1)  # the slow task has begun
     clock.advance(1)
     quick.wait()
     gate.set()

@@ -106,7 +106,7 @@ def test_writes_that_still_fit_do_not_end_it(bench: Bench) -> None:
 def test_the_end_of_a_shortage_is_logged_even_if_there_are_no_more_writes(bench: Bench) -> None:
     bench.refuse(3)
     bench.clock.advance(1)
-    for _ in range(100):  # there is room again, and all producers catch up at once
+    for _ in range(100):  # there is space again, and all producers continue at once
         bench.report.written()
     assert len(bench.scheduled) == 1
     assert [level for level, _ in bench.logged()] == ["ERROR"]

@@ -24,7 +24,7 @@ def timer(clock: ManualClock):
 
 
 def passed(timer: Timer) -> None:
-    """Return when the timer thread has made all calls that are due."""
+    """Wait until the timer thread has made all calls that are due."""
     done = threading.Event()
     timer.schedule(0, done.set)
     assert done.wait(30)

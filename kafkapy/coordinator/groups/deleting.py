@@ -48,7 +48,7 @@ def end(
             group.session_alarm.cancel()
             if machine.groups.get(group.id) is group:
                 del machine.groups[group.id]
-            # staged in an open transaction: a load would create the group for them too
+            # Offsets in an open transaction remain, so the group must exist, as it would after a load.
             if machine.offsets.count(group.id):
                 machine.group(group.id, create=True)
         else:

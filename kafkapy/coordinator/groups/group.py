@@ -255,7 +255,7 @@ class Group:
             if present is not None and present != member_id:
                 raise KafkaError(
                     Errors.FENCED_INSTANCE_ID,
-                    f"instance {instance_id!r} of group {self.id!r} is now member {present!r}, no longer {member_id!r}",
+                    f"instance {instance_id!r} of group {self.id!r} is member {present!r}, not {member_id!r}",
                 )
             if present is None:
                 raise KafkaError(Errors.UNKNOWN_MEMBER_ID, f"group {self.id!r} has no instance {instance_id!r}")

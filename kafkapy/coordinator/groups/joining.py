@@ -24,8 +24,8 @@ log = logging.getLogger("kafkapy.coordinator.groups")
 # A member that waits for its first generation sends no heartbeats. If its client has given up and joined again under
 # another id, the rebalance would wait for the old id. So new members expire after this time (as in Kafka).
 NEW_MEMBER_TIMEOUT_S = 300.0
-# Member ids of a group that were handed out and not used yet. Of more, the oldest is forgotten: a client uses its id at
-# once, so the oldest is most likely never used.
+# The most member ids of a group that were handed out and not used yet. Beyond that, the oldest id is forgotten: a
+# client uses its id at once, so the oldest id will most likely never be used.
 MOST_PENDING = 10_000
 
 
@@ -66,7 +66,7 @@ def join(rebalances: Rebalances, group_id: str, request: Join) -> Effects | None
             f"a session timeout of {request.session_ms} ms is not between {low} and {high} ms",
         )
     size = sum(len(name) + len(metadata) for name, metadata in request.protocols)
-    if size > settings["message.max.bytes"]:  # what the group stores of a member could not be stored, either
+    if size > settings["message.max.bytes"]:  # the group's record, which has the member's metadata, could be too large
         raise KafkaError(
             Errors.INVALID_REQUEST,
             f"the {size} bytes of protocols are more than message.max.bytes, {settings['message.max.bytes']}",
@@ -138,9 +138,9 @@ def _join_known(rebalances: Rebalances, group: Group, request: Join) -> Effects 
     group.check_member(request.member_id, request.instance_id)
     member = group.members[request.member_id]
     says_the_same = member.protocols == request.protocols
-    # The client may have missed the last response, or a follower checks for changes. A leader of a stable group that
-    # joins again wants a rebalance: it has noticed a change, for instance of a topic, that the coordinator does not
-    # see.
+    # The client has missed the last response, or a member that is not the leader checks for changes. When the leader of
+    # a stable group joins again, it wants a rebalance: it has noticed a change, for instance of a topic, that the
+    # coordinator does not see.
     if says_the_same and (group.state == COMPLETING or (group.state == STABLE and member.id != group.leader)):
         request.reply(join_response(group, member.id))
         return None
@@ -219,7 +219,7 @@ def _replace_static(
     """
     assert request.instance_id is not None
     present = group.static.get(request.instance_id)
-    if present is None:  # it has left during the append
+    if present is None:  # the instance has left during the append
         request.reply(join_error(Errors.UNKNOWN_MEMBER_ID))
         return None
     if written is not None and not group.supports(request.protocol_type, request.protocols):

@@ -34,8 +34,9 @@ MARKERS_A_SLICE = 8
 # These codes mean that no marker is needed: the partition cannot have transactional records.
 _NEEDS_NO_MARKER = (Errors.NONE, Errors.UNSUPPORTED_FOR_MESSAGE_FORMAT, Errors.UNSUPPORTED_VERSION)
 # A later epoch of the producer has written to the partition, so the transaction has already ended there. This happens
-# if a power cut removed the end of our log but not of that partition's. (If another coordinator had taken over, our own
-# log would say so.) Kafka stops retrying here, and the transactional id stays unusable.
+# if a power cut removed the end of the log of `__transaction_state` but not of that partition's log. (If another
+# coordinator had taken over, the log of `__transaction_state` would say so.) Kafka stops retrying here, and the
+# transactional id stays unusable.
 _ENDED_THERE = Errors.INVALID_PRODUCER_EPOCH
 
 
@@ -142,19 +143,19 @@ class _PreparedTransaction:
             self._writer = None
 
     def _is_needed(self) -> bool:
-        """Return False once the shard has ended: the next coordinator, or the next epoch, sends markers of its own."""
+        """Return False if the shard has ended: the coordinator of the next leader epoch sends its own markers."""
         return not self._machine.shard.has_ended
 
     def _written(self, codes: Mapping[TopicPartition, int]) -> None:
         if self._writer != threading.get_ident():
-            # This thread may hold the lock of a group shard: a commit that is appended there may raise the high
-            # watermark that this marker was waiting for. A thread that has the lock of a group shard must not wait for
-            # that of a transaction shard, see `Shard`. So the timer's thread, which holds none, handles the result.
+            # This thread may hold the lock of a group shard: a commit that it appends there may raise the high
+            # watermark that this marker was waiting for. A thread with that lock must not wait for the lock of a
+            # transaction shard, see `Shard`. So the timer's thread, which holds no lock, handles the result.
             self._machine.shard.after(0, lambda _: self._handle_codes(codes))
             return
         try:
             self._machine.shard.run(lambda _: self._handle_codes(codes))
-        except KafkaError as error:  # the shard has ended; its next load resumes this
+        except KafkaError as error:  # the shard has ended; its next load resumes the completion
             log.info("this broker stops completing the transaction of %r: %s", self._id, error)
 
     def _handle_codes(self, codes: Mapping[TopicPartition, int]) -> Effects | None:
@@ -164,8 +165,8 @@ class _PreparedTransaction:
                 self._unmarked.pop(partition, None)
             elif code == _ENDED_THERE:
                 log.warning(
-                    "%s-%d gets no marker of producer epoch %d of %r: it has a later epoch, which __transaction_state "
-                    "lacks (was the end of its log lost in a power cut?)",
+                    "%s-%d gets no marker of producer epoch %d of %r: it has records of a later epoch, which "
+                    "__transaction_state lacks (was the end of that log lost in a power cut?)",
                     *partition,
                     self._prepared.producer_epoch,
                     self._id,

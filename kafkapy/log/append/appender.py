@@ -188,7 +188,7 @@ class Append:
         self._buffers.append(batch.data)
         self._pending.append((batch, base_offset))
         self._room.add(batch.size, entries, batch.max_timestamp, last_offset)
-        # Without the constructor in Python, which takes a thirtieth of the time of a small append:
+        # AppendResult's constructor is Python code, and would take a thirtieth of the time of a small append.
         result = base_offset, last_offset, self._append_time, self._log.log_start_offset, False
         return tuple.__new__(AppendResult, result)
 

@@ -47,9 +47,11 @@ class Followed(NamedTuple):
 
 
 class UnexpectedOffset(Exception):
-    """A batch begins below the log end offset: the leader's log is not the one that this log was cut to.
+    """Raised when a fetched batch begins below the log end offset.
 
-    `first_offset` and `last_offset` are those of the batch; the last is the first in the message formats 0 and 1.
+    Either this log ends inside a batch of the leader's log (see kafkapy.replica.follower_log), or the leader's log is
+    not the one with which this log was compared. `first_offset` and `last_offset` are those of the batch; in message
+    formats 0 and 1 both are the same.
     """
 
     def __init__(self, name: str, first_offset: int, last_offset: int, end_offset: int) -> None:
@@ -129,7 +131,7 @@ def _may_wait(log: PartitionLog, data: memoryview) -> bool:
 
 
 def _bytes_left(log: PartitionLog, segment: Segment) -> int:
-    """Return how many bytes of batches have room in the segment, and their index entries in its indexes."""
+    """Return how many bytes of batches fit into the segment, with their index entries into its indexes."""
     return min(log.config.segment_bytes - segment.size, (segment.entries_left() - 1) * segment.index_interval)
 
 
@@ -193,9 +195,9 @@ def _write(
     first_offset, _, position = log.end
     for epoch, offset in begun:
         if epoch > log.leader_epochs.latest_epoch:
-            log.leader_epochs.assign(epoch, offset)  # in the file before a record of the epoch is in the log (KIP-101)
+            log.leader_epochs.assign(epoch, offset)  # written before a record of the epoch is in the log (KIP-101)
     if data[_MAGIC_AT] < 2 and log.leader_epochs.entries:
-        log.leader_epochs.clear()  # such batches have no epoch
+        log.leader_epochs.clear()  # batches of message formats 0 and 1 have no epoch
     began = time.monotonic()
     segment.write([data])
     log.write_seconds += time.monotonic() - began

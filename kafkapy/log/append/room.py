@@ -1,4 +1,4 @@
-"""What the active segment can still take. Source: Kafka's LogSegment.shouldRoll."""
+"""The room that is left in the active segment. Source: Kafka's LogSegment.shouldRoll."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Room:
     )
 
     def __init__(self, log: PartitionLog) -> None:
-        """Measure the room in the active segment. May read the timestamp of its first batch from the file: OSError."""
+        """Measure the room in the active segment. Raises OSError if reading the first batch's timestamp fails."""
         self._config = config = log.config
         self.end = end = log.end
         self.next_offset, segment, self._filled = end
@@ -52,7 +52,7 @@ class Room:
         return first_timestamp + self._config.max_segment_ms - self.segment.roll_jitter_ms
 
     def is_valid_for(self, log: PartitionLog) -> bool:
-        """Return True if the log has not changed in another way than by the appends that use this object."""
+        """Return True if nothing but appends that use this object has changed the log."""
         return log.end is self.end and log.config is self._config
 
     def fits(self, size: int, entries: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:

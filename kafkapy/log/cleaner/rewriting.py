@@ -95,7 +95,7 @@ class Rewriter:
         self._pieces.go_over(source, 0, take)
 
     def _finish(self, cleaned: Segment) -> None:
-        """Build the indexes of the cleaned segment, with an entry for every batch, and sync all its files.
+        """Build the indexes of the cleaned segment, with entries at the usual interval, and sync all its files.
 
         Raises CorruptEntry if the batches that were just written cannot be read.
         """

@@ -151,7 +151,7 @@ class LogCleaner:
         except FileNotFoundError:
             return None  # the log was deleted meanwhile
         except OSError as error:
-            refusal = log.disk_error(f"looking what there is to clean of {log.name}", error)
+            refusal = log.disk_error(f"finding what to clean of {log.name}", error)
             if not isinstance(refusal, LogDirFailure):
                 self.postpone(log, refusal.message)
         except MemoryError:

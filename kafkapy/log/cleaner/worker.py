@@ -74,7 +74,7 @@ class CleanerThread(Thread):
             self.last_delay_ms = self._service.longest_delay_ms
             self._clean(chosen)
         except (Interrupted, _Stopped):
-            _log.info("%s: the cleaning stops, because the log is needed for something else", chosen.log.name)
+            _log.info("%s: the cleaning is aborted: the cleaner stops, or another task needs the log", chosen.log.name)
         except LogDirFailure:
             pass  # already reported by Environment.failed
         except OSError as error:

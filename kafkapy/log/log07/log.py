@@ -81,8 +81,8 @@ class Log07:
     # --- append
 
     def append(self, data: Buffer, messages: int, *, blocking: bool = True) -> Busy | None:
-        """Append a set of `messages` whole, valid messages, with one write; inner messages count. Roll before, and
-        flush afterwards, if that is due.
+        """Append `data`, a set of whole, valid messages, with one write. Roll before, and flush afterwards, if that is
+        due. `messages` is the number of messages, including those inside compressed ones.
 
         If not `blocking`, return BUSY, without a change, if the append would wait for a lock or a disk. Raises
         LogDirFailure, and KafkaError for a shortage (of disk space, descriptors); the log is then unchanged.
@@ -162,7 +162,7 @@ class Log07:
             files.truncate(files.open(path, create=True), 0)
             files.sync_dir(self.directory)
         except OSError as error:
-            with suppress(OSError):  # left there, it would overlap with the last segment once that gets more appends
+            with suppress(OSError):  # else the file would overlap with later appends to the last segment
                 files.unlink(path)
             raise self.env.disk_error(f"rolling {self.name}", error) from error
         self.segments = (*self.segments, Segment(files, path, last.end))
@@ -220,7 +220,7 @@ class Log07:
         """Return up to `max_bytes` (at least 1) flushed bytes from `offset` on, at most to the end of the segment; None
         at the end of the log.
 
-        An offset inside a message is not noticed. Raises OffsetOutOfRange, OSError, and if not `blocking`
+        An offset inside a message is not detected. Raises OffsetOutOfRange, OSError, and if not `blocking`
         BlockingIOError if the file is not open.
         """
         segments = self.segments
@@ -242,7 +242,8 @@ class Log07:
         """Return up to `most` offsets at which a read can begin, descending: the starts of segments that were last
         changed at `time_ms` or before, and the end of the log, which counts as changed now.
 
-        LATEST stands for all of them, EARLIEST for the first one. Raises ValueError if `most` is negative, and OSError.
+        LATEST stands for all these offsets, EARLIEST for the first one. Raises OSError, and ValueError if `most` is
+        negative.
         """
         segments = self.segments
         offsets = [segment.start for segment in segments]
@@ -261,7 +262,7 @@ class Log07:
                     raise
                 return self.offsets_before(time_ms, most)
         if min(most, count) < 0:
-            raise ValueError(f"{most} offsets")
+            raise ValueError(f"{most} offsets are requested: the number must not be negative")
         return offsets[:count][::-1][:most]
 
     # --- end of life

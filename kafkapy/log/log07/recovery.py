@@ -87,7 +87,7 @@ def _recover(segment: Segment, env: Environment) -> None:
 
 
 def _valid_part(files: Files, file: FileHandle, size: int) -> tuple[int, str]:
-    """Return where the last valid message of the file ends, and what is wrong there."""
+    """Return (where the last valid message of the file ends, what is wrong with the message there)."""
     good = 0
     while good < size:
         data = _read(files, file, good, min(_CHUNK, size - good))
@@ -105,8 +105,8 @@ def _valid_part(files: Files, file: FileHandle, size: int) -> tuple[int, str]:
 
 
 def _is_valid(files: Files, file: FileHandle, position: int, size: int) -> bool:
-    """Return True if the message at `position`, of `size` bytes with its length, is valid. It is read in pieces, since
-    the length of a damaged message may be anything."""
+    """Return True if the message at `position` is valid; its `size` in bytes includes its length field. The message is
+    read in pieces, since a damaged length may be huge."""
     magic = files.pread(file, 1, position + LENGTH)[0]
     if magic >= len(HEADERS):
         return False

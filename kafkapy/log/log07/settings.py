@@ -9,9 +9,9 @@ from kafkapy.log.config import HOUR_MS
 
 
 class Settings(NamedTuple):
-    """The settings of one log; each comment names the setting in Kafka 0.7's server.properties. Defaults are its own.
+    """The settings of one log, with the defaults of Kafka 0.7. Each comment names the setting in its server.properties.
 
-    For the first five, 0.7 also has settings for single topics.
+    In Kafka 0.7, the first five can also be set for single topics.
     """
 
     segment_bytes: int = 1 << 30  # log.file.size: a larger segment gets no more appends

@@ -60,7 +60,7 @@ def _try_to_copy(log: PartitionLog, future: PartitionLog, max_bytes: int) -> int
     except UnexpectedOffset as error:
         if future.log_start_offset < offset:
             raise KafkaError(Errors.CORRUPT_MESSAGE, str(error)) from error
-        # The log start offset is inside of a batch, as DeleteRecords may leave it, and the future log begins there.
+        # The log start offset is inside a batch, as DeleteRecords may leave it, and the future log begins there.
         future.truncate_fully(error.first_offset)
         return _MORE
 

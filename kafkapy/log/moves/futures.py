@@ -1,9 +1,9 @@
-"""The future logs of a broker: create, load and delete them, and let them take the place of their logs.
+"""The future logs of a broker: create, load and delete them, and let them replace their logs.
 
-A future log is the copy of a log in another log directory, under a name TOPIC-PARTITION.UNIQUE-future, as Kafka has it.
-Its log refers to it (`PartitionLog.future`); clients do not read it, and only the copying appends to it. While a log
-has one, it is not compacted: else a tombstone could be removed before it is copied, and the older records of its key
-after they were. Source: LogManager.getOrCreateLog, replaceCurrentWithFutureLog and abortAndPauseCleaning.
+A future log is the copy of a log in another log directory, named TOPIC-PARTITION.UNIQUE-future as in Kafka. The log
+refers to it (`PartitionLog.future`). Clients do not read it, and only the copying appends to it. A log with a future
+log is not compacted: otherwise a tombstone could be removed before it was copied, when older records of its key already
+were. Source: LogManager.getOrCreateLog, replaceCurrentWithFutureLog and abortAndPauseCleaning.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class FutureLogs:
     def create(self, log: PartitionLog, log_dir: LogDir) -> bool:
         """Create an empty future log in `log_dir`. Return False if the log is there already, or is being copied there.
 
-        A copy to a third directory is given up. Raises KafkaError KAFKA_STORAGE_ERROR while a log directory is offline,
+        A copy to a third directory is removed. Raises KafkaError KAFKA_STORAGE_ERROR while a log directory is offline,
         because the partition's future log may be there, or if the log cannot be created.
         """
         with self._changing:
@@ -71,15 +71,15 @@ class FutureLogs:
                 env, path, *key, log.config, log_start_offset=log.log_start_offset, topic_id=log.topic_id
             )
         except OSError as error:
-            raise env.disk_error(f"making {path}", error) from error
+            raise env.disk_error(f"creating {path}", error) from error
 
     def adopt(self, log: PartitionLog, future: PartitionLog, log_dir: LogDir) -> None:
-        """Take a future log that was found on the disk, before anybody uses `log`.
+        """Attach a future log that was found on the disk to `log`, which no other thread uses yet.
 
-        If the future log is longer, the log has lost records that were not flushed. Others may get their offsets, in
-        the same leader epoch, so they are removed here, before that. After an unclean stop the future log's own records
-        above the recovery point are not trusted either: a power cut may have lost some of them and not those after
-        them, and a gap is no damage that recovery would find.
+        If the future log is longer, the log has lost records that were not flushed. They are removed from the future
+        log, too, because other records may get their offsets, in the same leader epoch. After an unclean stop the
+        future log's records above its recovery point are not trusted either: a power cut may have lost some of them but
+        not later ones, and recovery does not detect a gap.
         """
         end = log.log_end_offset
         if not log_dir.was_clean:
@@ -90,8 +90,8 @@ class FutureLogs:
         self._attach(log, future, log_dir)
 
     def discard_not_loaded(self, key: TopicPartition) -> None:
-        """Remove a future log that was found at the start and not loaded, because its log was not either, or it is
-        damaged. Does nothing if there is none. Raises LogDirFailure or a Shortage if it cannot be renamed.
+        """Remove a future log that was found at the start and not loaded, because it is damaged or its log was not
+        loaded. Does nothing if there is none. Raises LogDirFailure or a Shortage if it cannot be renamed.
         """
         found = self.not_loaded.pop(key, None)
         if found is not None:
@@ -110,18 +110,18 @@ class FutureLogs:
         future.env.on_flush_ms(log.config.flush_ms)
 
     def prepare(self, log: PartitionLog) -> None:
-        """Make all durable that `complete` needs and that takes long. The future log has nearly caught up.
+        """Do in advance what takes long in `complete`: make the future log and its offsets durable.
 
-        Raises LogDirFailure, or a Shortage.
+        Called when the future log has nearly caught up. Raises LogDirFailure, or a Shortage.
         """
         future = self._future_of(log)
         prepare(future)
-        # The log start offset would be lost in a crash after the swap.
+        # Otherwise a crash after the swap would lose the log start offset.
         self._manager.checkpoint([self._manager.dirs.of(future.env)])
         self._copy_cleaner_offset(log, future)
 
     def complete(self, log: PartitionLog, piece: int) -> None:
-        """Let the future log of `log` take the place of the log, after `prepare`. Errors as in `swap`."""
+        """Replace `log` by its future log, after `prepare`. Raises the errors of `swap`."""
         future = self._future_of(log)
         manager, key = self._manager, (log.topic, log.partition)
         old_dir, new_dir = manager.dirs.of(log.env), manager.dirs.of(future.env)
@@ -139,7 +139,7 @@ class FutureLogs:
             try:
                 tidy()
             except OSError as error:
-                _log.error("%s", log_dir.env.disk_error(f"tidying up after {log.name}", error).message)
+                _log.error("%s", log_dir.env.disk_error(f"tidying up after the move of {log.name}", error).message)
 
     def _future_of(self, log: PartitionLog) -> PartitionLog:
         if log.future is None:
@@ -153,7 +153,7 @@ class FutureLogs:
             if cleaned_to is not None:
                 future.env.cleaner_offsets.put(key, cleaned_to)
         except OSError as error:
-            raise future.disk_error(f"noting how far {log.name} is cleaned", error) from error
+            raise future.disk_error(f"copying the cleaner's checkpoint of {log.name}", error) from error
 
     def cancel(self, log: PartitionLog) -> None:
         """Remove the future log of `log`, if it has one. Raises LogDirFailure or a Shortage if it cannot be renamed."""

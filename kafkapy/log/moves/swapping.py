@@ -1,9 +1,9 @@
-"""Put a future log in the place of its log, so that a crash at any point leaves one whole log.
+"""Replace a log by its future log, so that a crash at any point leaves one whole log.
 
-The log's object stays: only its files become those of the future log (`PartitionLog.put_locked`). So everything that
-refers to the log, such as its partition, fetch sessions and coordinators, stays valid.
+The PartitionLog object stays, and only its files become those of the future log (`PartitionLog.put_locked`). So
+everything that refers to the log, such as its partition, fetch sessions and coordinators, stays valid.
 
-What a crash leaves, by the step that it comes after; see kafkapy.log.loading.found for what the next start does:
+What a crash after each step leaves (kafkapy.log.loading.found says what the next start does):
 
 1. The future log has the file MOVED_IN: it is still a future log, and the copy is continued.
 2. The future log's directory has the partition's name, like the old one: the one with MOVED_IN becomes a future log
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 def prepare(future: PartitionLog) -> None:
-    """Make a future log durable that has nearly caught up, and mark its directory, so that `swap` has little to do.
+    """Flush a future log that has nearly caught up, and mark its directory, so that `swap` has little to do.
 
     Raises LogDirFailure, or a Shortage.
     """
@@ -44,7 +44,7 @@ def prepare(future: PartitionLog) -> None:
 
 
 def swap(log: PartitionLog, future: PartitionLog, old_directory: str, piece: int) -> None:
-    """Copy what is missing, and let `log` use the files of `future`. Its old ones are in `old_directory` then.
+    """Copy what is missing, and let `log` use the files of `future`. The old files are then in `old_directory`.
 
     No record can be appended meanwhile, and no flush or cleaning runs; appends wait for a moment. If this raises, the
     log is as before. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION if one of the logs was closed, and LogDirFailure or a
@@ -61,7 +61,7 @@ def swap(log: PartitionLog, future: PartitionLog, old_directory: str, piece: int
         with future.flusher.paused(), future.lock:
             future.check_open()
             _move_files(log, future, old, old_directory)
-            future.closed = future.abandoned = True  # what was still to be done for it in the background is not done
+            future.closed = future.abandoned = True  # its pending background work is dropped
         log.future = None
     for segment in old.segments:
         segment.retire()
@@ -115,7 +115,10 @@ def _rename_future(future: PartitionLog, directory: str) -> None:
 
 
 def _undo(future: PartitionLog, directory: str) -> None:
-    """Give a future log that could not take its log's place its name back. If that fails, the next start does it."""
+    """Rename a future log that could not replace its log back to `directory`.
+
+    If that fails, raises LogDirFailure, and the next start renames it.
+    """
     try:
         if future.directory != directory:
             _rename_future(future, directory)

@@ -51,8 +51,8 @@ def segments_07(directory: Path) -> list[Segment07]:
     """Return the Kafka 0.7 segments in a partition's directory, ordered by log position; an empty list if there are
     none.
 
-    A broker may use the directory. The newest segment is looked at first: when its size is known, those before it grow
-    no more, so that a roll meanwhile does not look like a gap.
+    A broker may be using the directory, so the size of the newest segment is read first. The older segments no longer
+    grow then, and a roll in between does not look like a gap.
     """
     paths = [path for path in directory.iterdir() if is_segment_07(path)]
     found = []

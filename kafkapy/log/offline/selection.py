@@ -36,7 +36,7 @@ def selected(
         places = [place for place in places if place.topic in topics]
     if partitions is not None:
         if missing_number := sorted(set(partitions) - {place.partition for place in places}):
-            raise OfflineError(f"{where} has no partition {missing_number[0]} of what is to be read.")
+            raise OfflineError(f"{where} has no partition {missing_number[0]} of the selected topics.")
         places = [place for place in places if place.partition in partitions]
     _refuse_twice(places)
     return places
@@ -66,6 +66,6 @@ def _refuse_twice(places: list[Place]) -> None:
             other = seen.setdefault((place.topic, place.partition), directory)
             if other != directory:
                 raise OfflineError(
-                    f"{place.name} is there twice, in {other} and in {directory}: its records would come twice. "
-                    "Name the one that is to be read."
+                    f"{place.name} is there twice, in {other} and in {directory}: its records would be read twice. "
+                    "Name only the directory to read."
                 )

@@ -21,7 +21,7 @@ NO_SEQUENCE = -1
 NO_OFFSET = -1
 RETAINED_BATCHES = 5
 
-_LOOKED_AT = 8  # at least so many producers, to find those that have not written for long
+_LOOKED_AT = 8  # how many producers are examined at least, to find those that have not written for long
 
 _SEQUENCE_MASK = 0x7FFFFFFF
 
@@ -287,12 +287,12 @@ class ProducerState:
             self.begin(entry.txn_first_offset, entry.producer_id)
 
     def _make_room(self) -> None:
-        """Forget producers that have no open transaction and have not written for long: a sixteenth of those that there
-        may be, so that a flood of new ones costs little for each.
+        """Forget a sixteenth of the allowed number of producers: ones without an open transaction that have not written
+        for long. So many at once, so that a flood of new producers costs little for each.
 
-        Of the producers at the beginning of the dict, those are forgotten whose last batches are the oldest. The others
-        go to its end, so that each one is looked at in turn. A forgotten producer may begin at any sequence when it
-        writes again.
+        Only producers at the beginning of the dict are examined. Those with the oldest last batches are forgotten, and
+        the others move to the end of the dict, so that every producer is examined in turn. A forgotten producer may
+        begin at any sequence when it writes again.
         """
         number = max(1, self._most // 16)
         idle = (one for one in self.producers.values() if one.txn_first_offset < 0)

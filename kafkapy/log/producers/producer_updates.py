@@ -91,8 +91,8 @@ class ProducerUpdates:
         if verification is None or not verification.verified:
             raise KafkaError(
                 Errors.INVALID_TXN_STATE,
-                f"producer {producer_id} has no transaction open in {self._where}, and its coordinator has not said "
-                "that one may begin",
+                f"producer {producer_id} has no transaction open in {self._where}, and its coordinator has not "
+                "confirmed that one may begin",
             )
         return verification
 

@@ -19,7 +19,8 @@ from collections.abc import Callable
 from kafkapy.errors import Errors, KafkaError
 
 NO_GUARD = 0
-MOST = 100_000  # in a log. Of more, the oldest is forgotten: then its batch is refused, and the client sends it again
+# The most verifications of a log. Beyond that the oldest is forgotten; its batch is refused, and the client retries.
+MOST = 100_000
 
 _guards = itertools.count(1)
 

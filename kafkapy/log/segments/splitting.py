@@ -49,7 +49,7 @@ def split(segment: Segment, config: LogConfig, clock: Clock) -> list[int]:
 def _parts(segment: Segment) -> list[_Part]:
     """Return the parts to make segments of. The first has the base offset of the old segment.
 
-    It is empty if even the first batch is too far from that base offset. It is made all the same: after a crash, the
+    It is empty if even the first batch is too far from that base offset. It is made nevertheless: after a crash, the
     start only removes old files from the offset of the first `.swap` file on.
     """
     files, file, size = segment.files, segment.handle(), segment.size

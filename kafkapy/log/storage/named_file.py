@@ -99,7 +99,7 @@ class NamedFile:
             self.files.open_files.closed(self)
 
     def retire(self) -> None:
-        """Drop the file's handle for good, because the file is removed or its directory renamed.
+        """Drop the file's handle permanently, because the file is removed or its directory renamed.
 
         From now on `handle` raises FileNotFoundError.
         """

@@ -187,9 +187,8 @@ class LocalTree(Tree):
             call(done, results, problem)
 
     def _write(self, overlay: Overlay) -> None:
-        """Write those changes in the overlay (a group of changes that are not durable yet) that concern nodes which are
-        not ephemeral to the file, and wait until they are on disk. Raises sqlite3.Error or MemoryError, after which
-        the file is unchanged."""
+        """Write the overlay's changes to the file, except for those of ephemeral nodes, and wait until they are on
+        disk. Raises sqlite3.Error or MemoryError, after which the file is unchanged."""
         gone, rows = [], []
         for path in overlay.changed.keys() | overlay.new_sequences.keys():
             node = overlay.find(path)
@@ -299,8 +298,8 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 def _keep_private(path: Path) -> None:
-    """Have only the owner read and write the file, which holds users' keys and passwords. SQLite gives the files beside
-    it the same mode. Another owner's file keeps its mode; an error of the directory is reported when it is opened."""
+    """Let only the owner read and write the file, which holds users' keys and passwords. SQLite gives the files beside
+    it the same mode. Another owner's file keeps its mode; opening the file reports an error of the directory."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE))
         for file in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):

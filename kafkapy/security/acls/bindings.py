@@ -76,8 +76,8 @@ _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 class Pattern(NamedTuple):
-    """The resources that an ACL is about: those of one type with this name (LITERAL), or whose names begin so
-    (PREFIXED)."""
+    """The resources that an ACL is about: those of one type with this name (LITERAL), or whose names begin with
+    it (PREFIXED)."""
 
     resource_type: str
     name: str
@@ -85,7 +85,7 @@ class Pattern(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """Who may do what, or may not, from which host: an ACL without its resource pattern."""
+    """An ACL without its resource pattern: an operation that a principal may do, or may not, from a host."""
 
     principal: str
     host: str

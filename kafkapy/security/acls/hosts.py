@@ -11,7 +11,7 @@ def host_text(address: str) -> str:
     """Return the text that Java has for an address of a socket.
 
     IPv6 addresses are eight groups without `::` ("0:0:0:0:0:0:0:1"); an IPv4 address inside IPv6 (`::ffff:`) is that
-    IPv4 address. What is no address, such as the path of a Unix socket, is returned as it is.
+    IPv4 address. Text that is not an address, such as the path of a Unix socket, is returned as it is.
     """
     text, _, scope = address.partition("%")
     try:

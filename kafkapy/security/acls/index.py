@@ -42,8 +42,8 @@ _Key = tuple[str, str, Entry]  # resource type, pattern type, entry
 
 
 class AclIndex:
-    """A set of ACLs. `changed` returns another index, so a reader that has one sees no change. `answers` is for the
-    rules: what they have found out about this set."""
+    """An immutable set of ACLs: `changed` returns a new index. `answers` is a cache of answers that the rules have
+    computed from this set."""
 
     __slots__ = ("_names", "_types", "answers")
 

@@ -17,7 +17,7 @@ from kafkapy.security.acls.bindings import (
 )
 from kafkapy.security.acls.index import AclIndex
 
-# The operations of which the permission implies that of another. A prohibition implies nothing.
+# By operation, the operations whose permission implies it. A denial implies nothing.
 IMPLIED_BY: Final = {
     "DESCRIBE": frozenset({"DESCRIBE", "READ", "WRITE", "DELETE", "ALTER", ALL}),
     "DESCRIBE_CONFIGS": frozenset({"DESCRIBE_CONFIGS", "ALTER_CONFIGS", ALL}),
@@ -27,8 +27,8 @@ _MOST_ANSWERS: Final = 1000  # that an index remembers
 
 
 class Client(NamedTuple):
-    """Who asks: a principal, such as "User:alice", and the text of its address as Java has it (see `hosts.host_text`).
-    `is_super_user` is True if everything is allowed."""
+    """The client that asks: its principal, such as "User:alice", and its address as Java writes it (see
+    `hosts.host_text`). `is_super_user` is True if everything is allowed."""
 
     principal: str
     host: str
@@ -47,7 +47,7 @@ def decide(
 ) -> Decision:
     """Decide whether a client may do an operation on a resource.
 
-    everyone_without_acls: what has no ACL at all is open to everybody (allow.everyone.if.no.acl.found).
+    everyone_without_acls: a resource that no ACL matches is open to everybody (allow.everyone.if.no.acl.found).
     """
     if client.is_super_user:
         return Decision(True)
@@ -115,7 +115,7 @@ def _is_allowed_on_some(
 def _names(
     index: AclIndex, client: Client, operation: str, resource_type: str, pattern_type: str, permission: str
 ) -> frozenset[str]:
-    """Return the names in the ACLs that take part: of this client or everybody, for this operation or all."""
+    """Return the pattern names of the ACLs for this client or everybody, and for this operation or all."""
     return frozenset().union(
         *(
             index.names(resource_type, pattern_type, Entry(principal, host, which, permission))

@@ -26,7 +26,7 @@ from kafkapy.security.sasl.token_source import (
 from kafkapy.security.sasl.urls import file_of_url
 from kafkapy.security.tls.errors import StoreError
 
-# Kafka's own classes, which mean what is built in.
+# Kafka's own handler classes, whose behaviour is built in.
 LOGIN_HANDLERS = (
     "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
     "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler",
@@ -162,7 +162,7 @@ def _fetcher(
 
 
 def _first_two(answer: Any) -> tuple[str, float]:
-    """Return the token and its expiry of the answer of an `oauth_cb`, as confluent-kafka's."""
+    """Return the token and its expiry (seconds since the epoch) from the result of a confluent-kafka `oauth_cb`."""
     return str(answer[0]), float(answer[1])
 
 

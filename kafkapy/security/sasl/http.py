@@ -39,8 +39,9 @@ def request(
     timeout_s: float = TIMEOUT_S,
     context: ssl.SSLContext | None = None,
 ) -> bytes:
-    """Return the answer to a GET, or to a POST of `body`. Raise OSError if there is none, if it is an error, or if it
-    comes too slowly: `timeout_s` is the time limit for connecting, for the first bytes and then for the whole answer.
+    """Send a GET, or a POST of `body`, and return the body of the response. Raise OSError if no response comes, if it
+    is an error, or if it comes too slowly: `timeout_s` is the time limit for connecting, for the first bytes and then
+    for the whole response.
 
     The message of an error does not contain the body or the headers.
     """
@@ -69,8 +70,9 @@ def request(
 
 
 def _read(response: http.client.HTTPResponse, deadline: float) -> bytes:
-    """Return the answer, or its first LARGEST_ANSWER bytes and some more. The socket's own time limit is for one
-    receive: a server that sends a byte now and then would hold the thread for ever."""
+    """Return the response's body, cut off soon after LARGEST_ANSWER bytes. Raise TimeoutError after `deadline`: the
+    socket's own time limit is for one receive, so a server that sends a byte now and then would hold the thread for
+    ever."""
     data = bytearray()
     while len(data) <= LARGEST_ANSWER and (received := response.read1(1 << 16)):
         data += received

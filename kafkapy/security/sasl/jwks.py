@@ -1,8 +1,8 @@
 """The public keys of an OAuth provider: a JSON Web Key Set (RFC 7517) in a file or at a URL.
 
-Kafka's JwksFileVerificationKeyResolver and RefreshingHttpsJwks. A URL is read on the thread that needs a key, which
-must not be a network thread: at the first login, when the keys are old, and when a token names a key that is not known
-(the provider may have changed its keys), but then at most once in a while.
+A URL is read on the thread that needs a key, which must not be a network thread: at the first login, when the keys are
+old, and when a token names an unknown key, because the provider may have changed its keys; then at most every
+UNKNOWN_KEY_S seconds. Source: Kafka's JwksFileVerificationKeyResolver and RefreshingHttpsJwks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 
 log = logging.getLogger("kafkapy.security.sasl.jwks")
 
-UNKNOWN_KEY_S = 10.0  # how long after a read of the URL an unknown key does not cause another one
+UNKNOWN_KEY_S = 10.0  # for so long after a read of the URL, an unknown key causes no further read
 LONGEST_KEY_ID = 1000
 _TYPES = {"R": "RSA", "P": "RSA", "E": "EC"}  # by the first letter of the algorithm
 
@@ -129,7 +129,7 @@ class KeyUrl:
         keys = self._keys
         found = keys.find(kid, algorithm) if keys is not None else []
         if found:
-            if self._monotonic() >= self._due_at and self._lock.acquire(blocking=False):  # others use the old keys
+            if self._monotonic() >= self._due_at and self._lock.acquire(blocking=False):  # others use old keys
                 try:
                     self._read()
                 finally:

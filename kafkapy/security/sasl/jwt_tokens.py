@@ -25,7 +25,7 @@ _LARGEST_TIME = 2**53  # seconds; more is not a time
 
 
 class TokenRules(NamedTuple):
-    """What a token must say. An empty `audience` means that tokens must not have one, as in Kafka."""
+    """The rules for the claims of a token. An empty `audience` means that tokens must not have one, as in Kafka."""
 
     audience: Collection[str] = ()
     issuer: str | None = None
@@ -42,8 +42,8 @@ class SignedTokens:
         self._time_s = time_s
 
     def check(self, token: str) -> ValidToken:
-        """Return what the token says. Raise TokenRefused if it is malformed, not signed by the provider, expired, not
-        valid yet, or meant for others."""
+        """Check a token and return its content. Raise TokenRefused if it is malformed, not signed by the provider,
+        expired, not valid yet, or meant for others."""
         import jwt
 
         if len(token) > LONGEST_TOKEN:
@@ -62,7 +62,7 @@ class SignedTokens:
         return _valid(self._signed_claims(token, algorithm, kid), self._rules, self._time_s())
 
     def _signed_claims(self, token: str, algorithm: str, kid: str | None) -> dict[str, Any]:
-        """Return the claims of a token whose signature is right. Raise TokenRefused for another token."""
+        """Verify the signature of a token, and return its claims. Raise TokenRefused if the signature is wrong."""
         import jwt
 
         problem = "the provider has no key for it"
@@ -89,7 +89,7 @@ class UnsecuredTokens:
         self._time_s = time_s
 
     def check(self, token: str) -> ValidToken:
-        """Return what the token says. Raise TokenRefused if it is malformed, signed, or not valid now."""
+        """Check a token and return its content. Raise TokenRefused if it is malformed, signed, or not valid now."""
         parts = token.split(".")
         if len(parts) != 3 or parts[2] or len(token) > LONGEST_TOKEN:
             raise TokenRefused("not a token without a signature")

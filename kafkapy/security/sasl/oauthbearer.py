@@ -17,7 +17,7 @@ _VALUE = re.compile(r"[\x21-\x7E \t\r\n]+")
 
 
 class ValidToken(NamedTuple):
-    """What a token says after it was checked: the user, and when it expires (milliseconds since the epoch)."""
+    """The content of a checked token: the user, and when the token expires (milliseconds since the epoch)."""
 
     user: str
     expires_at_ms: int
@@ -27,14 +27,14 @@ class TokenRefused(Exception):
     """Raised if a token is not accepted. The message is for the server's log and does not contain the token."""
 
 
-# Checks a token: returns what it says, or raises TokenRefused. May block.
+# Checks a token: returns its content, or raises TokenRefused. May block.
 CheckToken = Callable[[str], ValidToken]
 
 
 class OAuthServer:
     """The server's side of one login with OAUTHBEARER. `check` may wait for the provider's keys.
 
-    After a token that is refused, the client gets a JSON text, answers it with one byte, and only then the login fails.
+    If the token is refused, the client gets a JSON text and answers with one byte; only then the login fails.
     """
 
     name = _NAME

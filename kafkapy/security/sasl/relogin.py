@@ -1,4 +1,4 @@
-"""When a client whose session ends logs in again (KIP-368)."""
+"""The time at which a client logs in again before its session ends (KIP-368)."""
 
 from __future__ import annotations
 

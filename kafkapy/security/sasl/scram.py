@@ -21,7 +21,7 @@ _DIGITS = b"0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class ScramCredential(NamedTuple):
-    """What a server stores for a user and mechanism. The password cannot be computed from it."""
+    """The credential that a server stores for a user and mechanism. The password cannot be computed from it."""
 
     salt: bytes
     stored_key: bytes

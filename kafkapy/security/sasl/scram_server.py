@@ -1,9 +1,10 @@
 """The server's part of a SCRAM login (RFC 5802; Kafka's ScramSaslServer).
 
-Three HMACs and two hashes: all that takes time, PBKDF2, is done by the client. An unknown user gets a challenge, too,
-and fails at the end in the same words as a wrong password. (Kafka fails at once, which tells who exists.) The salt in
-this challenge looks like one that Kafka's tools and kafkapy's make. It is always the same for a name, as a user's is:
-it is computed with a secret key that all brokers of the cluster share.
+The server computes only a few HMACs and hashes: PBKDF2, which takes time, is done by the client. An unknown user gets a
+challenge, too, and fails at the end with the same message as a wrong password. (Kafka fails at once, which reveals
+which users exist.) The salt in this challenge looks like one that Kafka's tools and kafkapy's make. The salt is always
+the same for a name, like that of an existing user: it is computed with a secret key that all brokers of the cluster
+share.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ class ScramServer:
         return b"v=" + encode64(hmac_of(self.name, credential.server_key, auth)).encode()
 
     def _mock(self, user: str) -> ScramCredential:
-        """Return the credential whose challenge an unknown user gets. No password belongs to it."""
+        """Return a made-up credential for the challenge of an unknown user. No password matches it."""
         seed = hmac_of(self.name, self._challenge_key, user.encode())
         return ScramCredential(salt_of(seed), digest(self.name, seed), seed, LEAST_ITERATIONS)
 

@@ -1,4 +1,4 @@
-"""Where a client gets its OAUTHBEARER tokens: a file, an OAuth provider, a callback, or tokens without a signature."""
+"""The sources of a client's OAUTHBEARER tokens: a file, an OAuth provider, or tokens without a signature."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ log = logging.getLogger("kafkapy.security.sasl.token_source")
 
 Token = tuple[str, float]  # the token, and when it expires in seconds since the epoch
 
-RETRY_S = 10.0  # after a provider has given no new token, while the old one is valid
-_REFRESH_FACTOR = 0.8  # of a token's lifetime, after which another one is fetched (sasl.login.refresh.window.factor)
+RETRY_S = 10.0  # the pause after the provider gave no new token, while the old one is valid
+_REFRESH_FACTOR = 0.8  # part of a token's lifetime after which the next is fetched (sasl.login.refresh.window.factor)
 _PREFIX = "unsecuredLogin"
 
 
@@ -106,7 +106,7 @@ def provider_token(
 
 
 def _expiry(token: str, expires_in: object) -> float:
-    """Return when a token expires: what the token itself says, otherwise the provider's answer, otherwise now."""
+    """Return when a token expires (seconds since the epoch): by its claim exp, else by `expires_in`, else now."""
     try:
         return float(json.loads(decode64url(token.split(".")[1]))["exp"])
     except (ValueError, KeyError, TypeError, IndexError, RecursionError):

@@ -48,8 +48,8 @@ _BY_OPENSSL_NAME = {openssl: java for java, openssl in SUITES_1_2.items()}
 
 
 class Offer(NamedTuple):
-    """What a context offers: the range of versions, and the suites of TLS 1.2 with OpenSSL's names, None for its
-    default."""
+    """The TLS versions and cipher suites that a context offers: the range of versions, and the suites of TLS 1.2 by
+    OpenSSL's names (None: OpenSSL's default)."""
 
     minimum: TLSVersion
     maximum: TLSVersion
@@ -70,10 +70,10 @@ class Offer(NamedTuple):
 
 
 def offer(settings: Mapping[str, Any]) -> Offer:
-    """Return what `ssl.protocol`, `ssl.enabled.protocols` and `ssl.cipher.suites` ask for.
+    """Return the Offer that `ssl.protocol`, `ssl.enabled.protocols` and `ssl.cipher.suites` ask for.
 
-    Without them: TLS 1.2 and 1.3 with the suites of Python's default. Raises StoreError for what cannot be had exactly,
-    so that nothing is offered that the settings exclude.
+    Without them: TLS 1.2 and 1.3 with the suites of Python's default. Raises StoreError if exactly these settings are
+    not possible, so that nothing is offered that they exclude.
     """
     protocol = text(settings, "ssl.protocol")
     if protocol not in (None, "TLS", *VERSIONS):

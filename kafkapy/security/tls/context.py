@@ -48,7 +48,7 @@ class Stores:
 
     @staticmethod
     def load(settings: Mapping[str, Any]) -> "Stores":
-        """Read the files and return the stores. Raises StoreError for what cannot be used."""
+        """Read the files and return the stores. Raises StoreError if a store cannot be used."""
         return Stores(key_store(settings), trust_store(settings))
 
 
@@ -193,7 +193,7 @@ def _load(context: ssl.SSLContext, keys: KeyStore) -> StoreError | None:
 
 
 def _mismatch(keys: KeyStore) -> str:
-    """Say what to do about a key that does not belong to the first certificate."""
+    """Return the message, with what to do, for a key that does not belong to the first certificate."""
     for one in keys.chain[1:]:
         moved = KeyStore(keys.setting, keys.where, (one,), keys.key, keys.password)
         if _load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), moved) is None:
@@ -218,8 +218,8 @@ def _reason(error: ssl.SSLError) -> str:
 
 @contextmanager
 def _in_memory(content: str) -> Iterator[str]:
-    """Context manager that gives a path for `content`: Python's `ssl` takes keys from files only, and a key must not be
-    in a file on disk."""
+    """Yield the path of a file in memory with this content. Python's `ssl` takes keys from files only, and a key must
+    not be in a file on disk."""
     file = os.memfd_create("kafkapy-tls", os.MFD_CLOEXEC)
     try:
         with os.fdopen(os.dup(file), "wb") as writer:

@@ -1,7 +1,7 @@
-"""Regular expressions of Java as those of Python's `re`, for the mapping rules of Kafka.
+"""Translates regular expressions of Java to those of Python's `re`, for the mapping rules of Kafka.
 
-What `re` reads differently is rewritten, or refused if it cannot be: a rule must never give another name than with
-Kafka. All patterns are compiled with re.ASCII, since \\w, \\d and \\s of Java mean ASCII.
+Syntax that `re` reads differently is rewritten, or refused where that is impossible: a rule must never give another
+name than in Kafka. All patterns are compiled with re.ASCII, since \\w, \\d and \\s of Java mean ASCII.
 """
 
 import re
@@ -25,7 +25,7 @@ class PatternError(ValueError):
 
 
 def compiled(pattern: str) -> re.Pattern[str]:
-    """Return a Java pattern as one of Python that matches the same. Raises PatternError."""
+    """Return the Python pattern that matches the same texts as a Java pattern. Raises PatternError."""
     try:
         return re.compile("".join(_translated(pattern)), re.ASCII)
     except (re.error, OverflowError, RecursionError) as error:

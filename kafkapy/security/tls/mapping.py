@@ -1,7 +1,7 @@
-"""`ssl.principal.mapping.rules`: from the name in a client's certificate to the name of its principal.
+"""`ssl.principal.mapping.rules`: maps the name in a client's certificate to the name of its principal.
 
-As Kafka's SslPrincipalMapper, also where that is odd: a rule must match the whole name, and is then applied to each
-match in it, as `String.replaceAll` of Java does, so that `(.*)` applies twice.
+The rules work as in Kafka's SslPrincipalMapper, with its oddities: a rule must match the whole name, and is then
+applied to each match in it, as `String.replaceAll` of Java does, so that `(.*)` applies twice.
 """
 
 import re
@@ -97,8 +97,8 @@ def _parsed(text: str) -> Iterator[_Rule | None]:
 def _literal_references(replacement: str, groups: int) -> str:
     """Return the replacement with a backslash before references to groups that do not exist, as Kafka does.
 
-    Kafka finds the places in the text without backslashes, but inserts there into the text with those inserted before:
-    from the second on they are too far to the left. This is kept.
+    Kafka finds the positions in the original text, but inserts into the text with the earlier backslashes, so that all
+    but the first are too far to the left. This function does the same.
     """
     if groups == 0:
         return replacement

@@ -15,7 +15,7 @@ class Other(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """What a file holds: the key in PEM and its certificate in DER, if there is a key, and other certificates."""
+    """The content of a file: the key in PEM and its certificate in DER, if there is a key, and other certificates."""
 
     key: str | None
     certificate: bytes | None

@@ -28,7 +28,7 @@ class ReloadableContext:
     """The context of a listener, or of the connections to other brokers, that follows its settings and files.
 
     `context` is the one for the next connection; connections that exist keep theirs. A change is taken as a whole or
-    not at all: whatever is wrong with it raises StoreError, and `context` stays as it is. The rules are those of
+    not at all: if anything is wrong with it, StoreError is raised, and `context` stays as it is. The rules are those of
     Kafka's SslFactory. Calls of `reload` must not overlap.
     """
 
@@ -78,11 +78,12 @@ class ReloadableContext:
             self._acceptable(settings)
 
     def reload(self, settings: Mapping[str, Any] | None = None) -> bool:
-        """Load the stores again, with other settings if there are some, and use them for new connections.
+        """Load the stores again, with `settings` in place of the present ones if given, and use them for new
+        connections.
 
         Returns False if neither settings nor files have changed: then clients can go on to resume their sessions.
-        Raises StoreError, without any change, for what cannot be used: also for another name in the certificate, unless
-        `ssl.allow.dn.changes` or `ssl.allow.san.changes` is true, and for a store where there was none.
+        Raises StoreError, and changes nothing, if the stores cannot be used; if the certificate has another name,
+        unless `ssl.allow.dn.changes` or `ssl.allow.san.changes` is true; or for a store where there was none.
         """
         settings = self._state.settings if settings is None else settings
         if self._is_in_use(settings):
@@ -142,7 +143,7 @@ class ReloadableContext:
 
 
 def _marks(settings: Mapping[str, Any]) -> list[Mark]:
-    """Return what tells one version of the files from another."""
+    """Return a Mark of each file that exists, which differs from one version of the file to the next."""
     marks = []
     for path in files_of(settings):
         try:

@@ -5,7 +5,7 @@ from typing import Any
 
 from kafkapy.security.tls.errors import StoreError
 
-# Names of classes, providers and algorithms of Java that mean what is built in here.
+# Java's classes, providers and algorithms whose behaviour is built in here.
 _BUILT_IN = {
     "ssl.engine.factory.class": ("org.apache.kafka.common.security.ssl.DefaultSslEngineFactory",),
     "ssl.keymanager.algorithm": ("SunX509", "NewSunX509", "PKIX"),
@@ -42,8 +42,8 @@ def flag(settings: Mapping[str, Any], name: str) -> bool:
 
 
 def store_type(settings: Mapping[str, Any], name: str) -> str:
-    """Return the type that `ssl.keystore.type` or `ssl.truststore.type` names. The type of a file is found by its
-    content all the same. Raises StoreError for a type that no file here can have."""
+    """Return the type that `ssl.keystore.type` or `ssl.truststore.type` names. A file is recognised by its content,
+    whatever this type. Raises StoreError for a type that no file here can have."""
     kind = (text(settings, name) or "JKS").upper()
     if kind not in STORE_TYPES:
         raise StoreError(name, f"{settings[name]!r} is not supported: use PKCS12 or PEM")

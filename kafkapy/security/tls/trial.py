@@ -13,7 +13,7 @@ def handshake(server: ssl.SSLContext, client: ssl.SSLContext, host: str | None =
     """Return the server's end of a finished handshake. Raises TrialError if one side refuses the other.
 
     The client verifies `host` if its context says so. In TLS 1.3 the client is done before the server has verified its
-    certificate, so that both ends are driven until the server is done, too.
+    certificate, so both ends are driven until the server is done, too.
     """
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = {

@@ -1,7 +1,7 @@
 """The audit log: a line for each decision of the authorizer, in Kafka's words and with Kafka's levels.
 
 Denied: INFO, allowed: DEBUG. A check that only chooses what a response shows is logged with TRACE.
-Source: AclAuthorizer.logAuditMessage. Unlike Kafka, a denial that is repeated is a line only once in a while, and one
+Source: AclAuthorizer.logAuditMessage. Unlike in Kafka, a repeated denial has one line in each window of time, and one
 more with the number of its repetitions (see `denials`).
 """
 
@@ -33,8 +33,8 @@ log = logging.getLogger(AUDIT_LOGGER)
 class Audit:
     """Writes the audit log. Called from any thread, also from network threads.
 
-    `repeat_s` is for how many seconds repetitions of a denial are counted before their number is logged; 0: each is a
-    line of its own. The owner calls `log_repeated` after that time, and when the log ends.
+    Repetitions of a denial are counted for `repeat_s` seconds before their number is logged; 0: each has its own line.
+    The owner calls `log_repeated` at short intervals, and when the log ends.
     """
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK, repeat_s: float = 10.0) -> None:
@@ -79,7 +79,7 @@ class Audit:
             _log(level, decided, "Allowed" if is_allowed else "Denied", api, count)
 
     def log_repeated(self, *, at_end: bool = False) -> None:
-        """Log how often denials were repeated that have not been logged for long enough, or all if `at_end`."""
+        """Log how often denials were repeated in the windows that have ended, or in all windows if `at_end`."""
         for one in self._denials.due(everything=at_end):
             if isinstance(one, LeftOut):
                 values = {"event": "denials left out", "principal": one.principal, "host": one.host}

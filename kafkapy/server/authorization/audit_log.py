@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 FILE = "kafkapy.audit.file"
 LEVEL = "kafkapy.audit.level"
-_LOOK_S = 1.0  # how often counted repetitions are looked at
+_LOOK_S = 1.0  # how often to look for counted repetitions that have to be logged
 
 _LOGGER = logging.getLogger(AUDIT_LOGGER)
-# All brokers of a process share the logger: those that have changed it, and its handlers, whether it propagates, and
-# its level before that.
+# All brokers of a process share the logger. _CHANGED_BY has the AuditLogs that have changed it, _BEFORE its handlers,
+# whether it propagated, and its level before the first change.
 _CHANGED_BY: list[AuditLog] = []
 _BEFORE: list[tuple[list[logging.Handler], bool, int]] = []
 
@@ -39,7 +39,7 @@ METRICS = metric_table(
 class AuditLog:
     """The audit log of a broker. Call `start`, and `stop` when nothing is decided any more.
 
-    `audit` is what an authorizer writes to; None until `make_audit` was called.
+    `audit` is the Audit to which the authorizer writes; None until `make_audit` was called.
     """
 
     def __init__(self, config: BrokerConfig, clock: Clock, counters: Registry, scheduler: Scheduler) -> None:

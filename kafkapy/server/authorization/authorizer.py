@@ -28,7 +28,7 @@ class AclAuthorizer:
     blocks.
 
     super_users: principals that may do everything.
-    everyone_without_acls: what has no ACL is open to everybody (allow.everyone.if.no.acl.found).
+    everyone_without_acls: resources without ACLs are open to everybody (allow.everyone.if.no.acl.found).
     """
 
     pool = None  # it never blocks
@@ -45,14 +45,14 @@ class AclAuthorizer:
         log_levels.on_change.append(self.levels_changed)
 
     def _changed(self) -> None:
-        # After the index was replaced: a decision that is kept for this generation cannot come from the former index.
+        # Called after the index was replaced, so decisions that are kept for this generation are from the new index.
         with self._lock:
             self._changes += 1
         self.levels_changed()
 
     def levels_changed(self) -> None:
-        """Look again whether allowed operations are logged. If they are, decisions must not be kept."""
-        # The lock: otherwise a thread that changes levels could set the generation of before a change of ACLs again.
+        """Set `generation`: None, so that no decisions are kept, while allowed operations are logged."""
+        # Without the lock, a thread that changes log levels could set a generation from before a change of ACLs.
         with self._lock:
             self.generation = None if self._audit.notes_allowed else self._changes
 

@@ -22,7 +22,7 @@ EVERYBODY = "several principals"
 
 
 class Denied(NamedTuple):
-    """What was denied to whom. All names are as the line shows them."""
+    """A denied operation, and the client that asked for it. All names are as the line shows them."""
 
     principal: str
     host: str
@@ -102,11 +102,12 @@ class Denials:
             return True
 
     def due(self, *, everything: bool = False) -> list[Repeated | LeftOut]:
-        """Return what was counted in windows that have ended, or in all windows if `everything`. They begin again."""
+        """Return what was counted in the windows that have ended, or in all windows if `everything`. Begin these
+        windows again."""
         found: list[Repeated | LeftOut] = []
         with self._lock:
             now = float("inf") if everything else self._clock.monotonic()
-            # Not one by one: the first key of a dict is found slowly after many deletions.
+            # Not one by one: after many deletions, finding the first key of a dict takes long.
             for denied, line in list(takewhile(lambda item: item[1].ends_at <= now, self._lines.items())):
                 del self._lines[denied]
                 if line.times:

@@ -43,14 +43,14 @@ if TYPE_CHECKING:
 log = logging.getLogger("kafkapy.server.authorization")
 
 THREADS: Final = 8  # threads that handle requests, and as many that call the class
-_QUIET_S: Final = 10.0  # a class that fails is reported at most so often
+_QUIET_S: Final = 10.0  # the least time between two reports of failures of the class
 _MOST_KNOWN: Final = 100_000  # answers that are remembered
 _LONGEST_KNOWN: Final = MAX_NAME_LENGTH  # characters of a resource's name for which answers are remembered
 _Known = dict[tuple[str, str, str, str, Action], bool]  # by principal, host, listener, API and action
 
 
 class HookClient(NamedTuple):
-    """Who asks, as the operator's class sees it."""
+    """The client that asks, as the operator's class sees it."""
 
     principal: str
     host: str
@@ -61,14 +61,14 @@ class HookClient(NamedTuple):
 
 
 class _Failed(Exception):
-    """Raised if a method of the class has raised, has not returned in time, or has returned something else."""
+    """Raised if a method of the class has raised, has not returned in time, or has returned an invalid value."""
 
 
 class HookAuthorizer:
     """Asks a class of the operator; implements `kafkapy.server.admission.Authorizer`.
 
     Its methods block, so the dispatcher handles the requests of clients on `pool`. A call of the class runs on another
-    thread, so that the request can go on when the time is over.
+    thread, so that the request can be answered when the call does not return in time.
     """
 
     def __init__(self, name: str, hook: Any, timeout_s: float, audit: Audit) -> None:
@@ -79,7 +79,7 @@ class HookAuthorizer:
         self.pool = DiskPool(THREADS, "authorizer")
         self._calls = DiskPool(THREADS, "authorizer-class")
         self._lock = threading.Lock()
-        self._late = 0  # calls whose time is over, and that still have not returned
+        self._late = 0  # calls that have not returned in time and are still running
         self._reported_at = -_QUIET_S
         self._known: _Known = {}
         self._known_in: int | None = None  # the generation of `_known`
@@ -173,7 +173,7 @@ class HookAuthorizer:
         self._calls.stop(wait=False)  # a call may never return
 
     def _acls(self, method: str, *arguments: Any) -> Any:
-        """Call a method that has to do with ACLs. Raise KafkaError if it fails, or if the class has none."""
+        """Call a method of the class for ACLs. Raise KafkaError if the method fails, or if the class lacks it."""
         if not hasattr(self._hook, method):
             raise KafkaError(Errors.UNSUPPORTED_VERSION, f"the authorizer {self._name} does not manage ACLs")
         try:
@@ -183,7 +183,7 @@ class HookAuthorizer:
             raise KafkaError(Errors.UNKNOWN_SERVER_ERROR, str(error)) from None
 
     def _call(self, method: str, *arguments: Any) -> Any:
-        """Call a method of the class and return its result. Raise _Failed if it raises, or if its time is over."""
+        """Call a method of the class and return its result. Raise _Failed if it raises, or does not return in time."""
         if self._late >= THREADS:
             raise _Failed("none of its calls returns")
         returned = threading.Event()

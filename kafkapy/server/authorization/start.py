@@ -1,4 +1,4 @@
-"""Creates the authorizer that the settings name, and warns if brokers could not reach each other with it."""
+"""Creates the authorizer that the settings name, and warns if other brokers would refuse this broker's requests."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def make_authorizer(config: BrokerConfig, tree: Tree, audit: Audit) -> Authorize
 def warn_of_refused_brokers(
     config: BrokerConfig, authorizer: Authorizer | None, secured: SecuredListeners | None
 ) -> None:
-    """Log a warning if this broker, as other brokers see it, may not send them the requests of brokers."""
+    """Log a warning if the ACLs do not allow this broker's principal to send requests of brokers to other brokers."""
     if not isinstance(authorizer, AclAuthorizer) or not config["zookeeper.connect"]:
         return
     principal = own_principal(config, secured)

@@ -96,8 +96,8 @@ def describe(broker: Services, call: Call, request: Any) -> Any:
 
 @serves(CREATE_ACLS, pooled=True, decoded_late=True, checks=on_cluster("ALTER", CLUSTER_DENIED + " for each ACL"))
 def create(broker: Services, call: Call, request: Any) -> Any:
-    """Handle CreateAcls on the disk pool: store ACLs, and return an error for each. Those of one resource pattern are
-    stored together or not at all."""
+    """Handle CreateAcls on the disk pool: store ACLs, and return a result for each. The valid ACLs of one resource
+    pattern are stored together or not at all."""
     for one in request.creations:
         _check_known(call, one.resource_type, one.resource_pattern_type, one.operation, one.permission_type)
     refused: KafkaError | None = None
@@ -253,5 +253,6 @@ def _invalid(acl: Binding) -> KafkaError | None:
 
 
 def _shown(error: KafkaError | None) -> str | None:
-    """Return the message of an error. As in Kafka, that of an unexpected error is not told."""
+    """Return the message of an error. Return None for UNKNOWN_SERVER_ERROR: as in Kafka, clients do not get the message
+    of an unexpected error."""
     return None if error is None or error.code == Errors.UNKNOWN_SERVER_ERROR else error.message

@@ -99,7 +99,8 @@ def _rights(broker: Services, call: Call, names: Collection[str]) -> _Rights:
 
 
 def _mutations(call: Call, strict_since: int) -> Mutations | None:
-    """Return what counts the partitions that the call creates and deletes, None if the client has no quota."""
+    """Return the Mutations that count the partitions which the call creates and deletes, None if the client has no
+    quota."""
     usage = call.usage
     if usage is None:
         return None
@@ -108,12 +109,13 @@ def _mutations(call: Call, strict_since: int) -> Mutations | None:
 
 
 def _check(name: str, count: Counter[str], rights: _Rights, result: Any) -> None:
-    """Raise KafkaError for a topic that is not created. As in Kafka, such a result also says that the topic's settings
-    may not be seen; that of a creation that fails does not."""
+    """Raise KafkaError if a topic of a CreateTopics request must not be created. As in Kafka, the result of such a
+    topic has topic_config_error_code if the principal may not see the settings; after a failed creation, the result
+    does not have it."""
     if name in rights.not_described:
         result.topic_config_error_code = Errors.TOPIC_AUTHORIZATION_FAILED
     if name == METADATA_TOPIC:
-        raise KafkaError(Errors.INVALID_REQUEST, f"{METADATA_TOPIC} is internal and cannot be made")
+        raise KafkaError(Errors.INVALID_REQUEST, f"{METADATA_TOPIC} is internal and cannot be created")
     if count[name] > 1:
         raise KafkaError(Errors.INVALID_REQUEST, f"{name} is named more than once")
     if name in rights.not_created:
@@ -184,8 +186,8 @@ def delete_topics(broker: Services, call: Call, request: Any) -> Any:
         asked = [(topic.name, topic.topic_id) for topic in request.topics]
     else:
         asked = [(name, ZERO_ID) for name in request.topic_names]
-    # Each id is looked up once, so that the topic that is deleted is the one for which the rights were asked: if this
-    # broker becomes the controller meanwhile, it begins to know ids.
+    # Look up each id once, so that the rights are checked for the topic that is deleted. A second look-up could find
+    # more: `broker.topics` is empty until this broker becomes the controller.
     found = [name if topic_id == ZERO_ID else broker.topics.name_of(topic_id) for name, topic_id in asked]
     rights, mutations = _delete_rights(broker, call, found), _mutations(call, STRICT_DELETE)
     responses = []
@@ -220,7 +222,8 @@ def _delete_rights(broker: Services, call: Call, found: list[str | None]) -> _De
 def _delete(
     broker: Services, response: Any, found: str | None, rights: _DeleteRights, mutations: Mutations | None
 ) -> None:
-    """Delete the topic of a response. `found` is its name, if the topic is given by its id and exists."""
+    """Delete the topic of a response. `found` is the topic's name, None if the request gives an id that no topic has.
+    Raise KafkaError."""
     if response.topic_id != ZERO_ID:
         if response.name is not None:
             raise KafkaError(Errors.INVALID_REQUEST, "a topic is named or given by its id, not both")
@@ -231,7 +234,7 @@ def _delete(
             response.name = None
             raise KafkaError(Errors.TOPIC_AUTHORIZATION_FAILED, NO_MESSAGE)
     if response.name is None:
-        raise KafkaError(Errors.INVALID_REQUEST, "neither a name nor an id")
+        raise KafkaError(Errors.INVALID_REQUEST, "a topic has neither a name nor an id")
     if response.name in rights.not_deleted:
         raise KafkaError(Errors.TOPIC_AUTHORIZATION_FAILED, NO_MESSAGE)
     topic = broker.topics.get(response.name)

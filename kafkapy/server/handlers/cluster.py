@@ -42,7 +42,7 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
             error_code=(
                 Errors.MISMATCHED_ENDPOINT_TYPE if endpoint_type == CONTROLLERS else Errors.UNSUPPORTED_ENDPOINT_TYPE
             ),
-            error_message=f"endpoint type {endpoint_type}: this is a broker (1)",
+            error_message=f"endpoint type {endpoint_type} is not served: this is a broker, endpoint type 1",
             endpoint_type=endpoint_type,
         )
     operations = OPERATIONS_NOT_ASKED
@@ -60,6 +60,6 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
 
 
 def cluster_operations(broker: Services, call: Call) -> int:
-    """Return the operations on the cluster that the principal of the call may do, as a bit field; 0 if it may not
-    describe the cluster."""
+    """Return the operations on the cluster that the principal of the call may do, as a bit field; 0 if the principal
+    may not describe the cluster."""
     return 0 if is_denied(broker, call, "DESCRIBE") else authorized_operations(broker, call, "CLUSTER")

@@ -9,8 +9,8 @@ Differences from Kafka:
 - If DescribeConfigs names a resource of an unknown type, only this resource gets an error; Kafka refuses the whole
   request. Client metrics subscriptions, which Kafka describes, are an unknown type here.
 - In version 0 of DescribeConfigs, `is_default` is true for a default; Kafka leaves it false for all settings.
-- A client without the right to change a broker's settings gets this error, whatever its values are. Kafka checks the
-  values first, which may mean to open files.
+- A client without the right to change a broker's settings gets CLUSTER_AUTHORIZATION_FAILED, whatever the values are.
+  Kafka checks the values first, which may open files.
 - Changes of the settings in kafkapy.server.config.keys.READ_ONLY_HERE are refused; Kafka can change these settings at
   run time. Classes of the operator (MODULE:CLASS) are taken from the broker's file only.
 - The loggers are those of this broker, not Kafka's Java classes. alter.config.policy.class.name has no effect.
@@ -110,7 +110,7 @@ def describe(broker: Services, call: Call, request: Any) -> Any:
 
 def _once(resources: list[Any]) -> list[Any]:
     """Return the resources of a DescribeConfigs request, each of them once. Repeated resources would take much memory:
-    a few bytes of a request name a broker, and the description of a broker takes a hundred kilobytes."""
+    a request names a broker in a few bytes, and the description of a broker takes a hundred kilobytes."""
     found: dict[tuple[int, str | int], Any] = {}
     for resource in resources:
         name: str | int = resource.resource_name
@@ -141,15 +141,15 @@ def _describe(broker: Services, resource: Any) -> list[config_describe.Entry]:
 def _unsupported(resource: Any) -> KafkaError:
     return KafkaError(
         Errors.INVALID_REQUEST,
-        f"resource type {resource.resource_type}: settings are kept for topics ({TOPIC_RESOURCE}) and brokers "
-        f"({BROKER_RESOURCE}), and log levels of brokers ({BROKER_LOGGER_RESOURCE}) are changed one by one",
+        f"resource type {resource.resource_type} is not supported: topics ({TOPIC_RESOURCE}) and brokers "
+        f"({BROKER_RESOURCE}) have settings; log levels ({BROKER_LOGGER_RESOURCE}) change by IncrementalAlterConfigs",
     )
 
 
 def _check_this_broker(broker: Services, resource: Any) -> None:
     """Raise KafkaError INVALID_REQUEST unless the resource is this broker: log levels have no cluster-wide default."""
     if not config_alter.is_one_broker(resource.resource_name, broker.broker_id):
-        raise KafkaError(Errors.INVALID_REQUEST, "log levels are those of one broker: give its id")
+        raise KafkaError(Errors.INVALID_REQUEST, "log levels are set for a single broker: give the broker's id")
 
 
 def _entry(entry: config_describe.Entry, request: Any, version: int) -> Any:
@@ -171,7 +171,7 @@ def _entry(entry: config_describe.Entry, request: Any, version: int) -> Any:
 @serves(ALTER_CONFIGS, pooled=True, checks=_checks("ALTER_CONFIGS"))
 def alter(broker: Services, call: Call, request: Any) -> Any:
     """Handle AlterConfigs on the disk pool: replace all settings of each resource with those in the request, or only
-    check them if the request says validate_only. Return an error code for each resource."""
+    check the new settings if the request says validate_only. Return an error code for each resource."""
     denials = _Denials(call)
 
     def apply(resource: Any) -> None:
@@ -187,7 +187,7 @@ def alter(broker: Services, call: Call, request: Any) -> Any:
 @serves(INCREMENTAL_ALTER_CONFIGS, pooled=True, checks=_checks("ALTER_CONFIGS"))
 def incremental_alter(broker: Services, call: Call, request: Any) -> Any:
     """Handle IncrementalAlterConfigs on the disk pool: set or delete single settings, and append items to list settings
-    or subtract items from them. Only check this if the request says validate_only. Return an error code for each
+    or subtract items from them. Only check the changes if the request says validate_only. Return an error code for each
     resource."""
     denials = _Denials(call)
 

@@ -5,12 +5,12 @@ Source: KafkaApis.handleLeaderAndIsrRequest, handleStopReplicaRequest.
 
 Differences from Kafka:
 
-- This broker registers before its logs are loaded. A role for a log that is loading is answered without an error, and
-  begins when the log is loaded.
-- A full disk takes no log directory offline. A role for which there is no space, or no file descriptor, is answered
-  without an error, and begins when there is. But if it is the leader's role and another member of the ISR is alive, it
-  is answered with KAFKA_STORAGE_ERROR, after which the controller elects that one. When there is space again, the
-  broker has the controller send all its roles, by a notification as of a failed log directory.
+- This broker registers before its logs are loaded. A role (leader or follower of a partition) for a log that is loading
+  gets a response without an error, and begins when the log is loaded.
+- A full disk takes no log directory offline. A role that lacks disk space or a file descriptor gets a response without
+  an error, and begins when there is enough. But if this broker is to lead and another member of the ISR is alive, the
+  response has KAFKA_STORAGE_ERROR, and the controller elects that member. When there is space again, the broker sends
+  the notification of a failed log directory, which makes the controller send all roles of this broker again.
 """
 
 from __future__ import annotations
@@ -51,15 +51,16 @@ def refusal(broker: Services, call: Call) -> int:
     """Return the error code of a request that is not allowed, not meant for this broker, or from a former controller;
     NONE for any other. Only called on the thread of `pool`.
 
-    A broker epoch lower than the present one belongs to an earlier registration of this broker: its controller did not
-    know yet that the broker had restarted. A higher one may be known to the controller before this broker knows it.
+    A broker epoch below the current one belongs to an earlier registration of this broker: the controller did not know
+    yet that the broker had restarted. A higher broker epoch is accepted: the controller may know the new registration
+    before this broker does.
     """
     if call.denied:
         return Errors.CLUSTER_AUTHORIZATION_FAILED
     epoch = call.request.broker_epoch
     if epoch != ANY_EPOCH and epoch < broker.broker_epoch:
         log.warning(
-            "%s of controller %d, epoch %d, is ignored: it is for broker epoch %d, and this is %d",
+            "%s of controller %d, epoch %d, is ignored: it is for broker epoch %d, and this broker has epoch %d",
             call.served.api.name,
             call.request.controller_id,
             call.request.controller_epoch,
@@ -71,11 +72,11 @@ def refusal(broker: Services, call: Call) -> int:
 
 
 def is_late(broker: Services, call: Call) -> bool:
-    """Return True if the controller has opened another connection after the one on which this request came.
+    """Return True if the controller has opened another connection after the connection on which this request came.
 
-    The controller does so when a response does not come in time, and sends the request again. The first one may arrive
-    afterwards, when the network works again, behind requests that are newer: what it says is out of date. Only called
-    on the thread of `pool`.
+    When a response does not come in time, the controller opens a new connection and sends the request again. When the
+    network recovers, the first copy may arrive behind newer requests, and then it is out of date. Only called on the
+    thread of `pool`.
     """
     source = call.request.controller_epoch, call.connection.id
     latest = broker.controller_source
@@ -109,7 +110,7 @@ def leader_and_isr(broker: Services, call: Call, request: Any) -> Any:
         failures = broker.roles.apply(request.controller_epoch, roles)
         codes = {key: error.code for key, error in failures.items()}
         log.info(
-            "roles of %d partitions taken from controller %d, epoch %d; refused: %d",
+            "received the roles of %d partitions from controller %d, epoch %d; refused: %d",
             len(roles),
             request.controller_id,
             request.controller_epoch,
@@ -120,7 +121,7 @@ def leader_and_isr(broker: Services, call: Call, request: Any) -> Any:
 
 
 def _roles(request: Any, version: int) -> Iterable[PartitionRole]:
-    """Yield the roles of a request, and take them out of it."""
+    """Yield the roles of a request, and remove each of them from the request (see `drained`)."""
     if version < _BY_TOPIC_SINCE:
         for one in drained(request.ungrouped_partition_states):
             yield _role(one.topic_name, ZERO_ID, one)

@@ -50,7 +50,8 @@ def _error(call: Call) -> int:
     ],
 )
 def create(broker: Services, call: Call, request: Any) -> Any:
-    """Handle CreateDelegationToken: return an error, with the owner that the request names, or the user who asks."""
+    """Handle CreateDelegationToken: return an error. The response names the owner in the request, by default the user
+    who sent it."""
     kind, _, name = call.connection.principal.partition(":")
     owner_kind, owner_name = kind, name
     if call.version >= _WITH_REQUESTER and request.owner_principal_name:

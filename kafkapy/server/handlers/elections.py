@@ -46,7 +46,7 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
         if kind not in (_PREFERRED, _UNCLEAN):
             raise KafkaError(
                 Errors.INVALID_REQUEST,
-                f"election type {kind}: leaders are elected by preference ({_PREFERRED}) or uncleanly ({_UNCLEAN})",
+                f"election type {kind} is unknown: it must be preferred ({_PREFERRED}) or unclean ({_UNCLEAN})",
             )
         results = _elect(broker, kind, asked)
     except KafkaError as error:
@@ -69,8 +69,8 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
 
 
 def _elect(broker: Services, kind: int, asked: list[TopicPartition] | None) -> dict[TopicPartition, KafkaError | None]:
-    """Have the controller elect leaders, and return the error of each partition, or None. The controller's error for
-    the whole request, such as NOT_CONTROLLER, is the error of each partition, as in Kafka."""
+    """Have the controller elect leaders, and return the error, or None, of each partition. As in Kafka, an error for
+    the whole request, such as NOT_CONTROLLER, becomes the error of each partition."""
     try:
         return broker.controller.elect(kind, asked)
     except KafkaError as error:

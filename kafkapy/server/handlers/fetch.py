@@ -66,17 +66,17 @@ NAMES_LEADER_SINCE = 16  # KIP-951
 MOST_INLINE = 1000
 MOST_ASKED_INLINE = 100  # topics for which a network thread asks the authorizer, in half a millisecond
 TURN_S = 0.05  # longest time that a conversion keeps a pool thread before other work of the pool is run
-_LOOKED_AT = 16  # most partitions that are looked up to find one on this broker; the pool of its disk then reads
+_LOOKED_AT = 16  # most partitions that are looked up to find one on this broker, whose disk decides which pool reads
 _DENIED = Errors.TOPIC_AUTHORIZATION_FAILED
-# Errors that are found before the log is looked at. As in Kafka, their partitions have an empty list of aborted
-# transactions; those with other errors have null.
+# Errors that are found before the log is read. As in Kafka, partitions with these errors have an empty list of aborted
+# transactions; partitions with other errors have null.
 _NOT_READ = {
     Errors.UNKNOWN_TOPIC_OR_PARTITION,
     Errors.TOPIC_AUTHORIZATION_FAILED,
     Errors.UNKNOWN_TOPIC_ID,
     Errors.INCONSISTENT_TOPIC_ID,
 }
-NO_RECORDS = b""  # never null: librdkafka takes a null for a malformed response
+NO_RECORDS = b""  # never null: for librdkafka a response with null records is malformed
 
 
 @serves(
@@ -113,19 +113,19 @@ def handle(broker: Services, call: Call, request: FetchRequest) -> Any:
 
 
 def _asks_for_many(broker: Services, call: Call, request: FetchRequest, due: list[FetchPartition]) -> bool:
-    """Return True if the authorizer has to be asked for so many topics that a network thread should not do it: after a
-    change of the access rules, all partitions of a session are due, and nothing is remembered."""
+    """Return True if the authorizer must be asked about too many topics for a network thread. After a change of the
+    ACLs, all partitions of a session are due, and no rights are remembered."""
     if broker.authorizer is None or request.replica_id >= 0:
         return False
-    reads = call.connection.rights.reads  # `_context` has just looked whether they are out of date
+    reads = call.connection.rights.reads  # up to date: `_context` has just checked them
     return len({one.topic for one in due}.difference(reads)) > MOST_ASKED_INLINE
 
 
 def _plan(broker: Services, call: Call, request: FetchRequest, context: FetchContext) -> FetchPlan:
     session, follower = context.session, request.replica_id if request.replica_id >= 0 else None
     wanted = _wanted(broker, call, session, context.partitions)
-    if broker.authorizer is not None:  # asked once: as in Kafka, a fetch that waits keeps the rights that it began with
-        rights = call.connection.rights  # `_context` has just looked whether they are out of date
+    if broker.authorizer is not None:  # asked once: as in Kafka, a fetch that waits keeps its first rights
+        rights = call.connection.rights  # up to date: `_context` has just checked them
         for _, one in wanted if follower is None else ():
             if one.topic not in rights.reads:
                 wanted = _readable(broker, call, rights, wanted)
@@ -133,7 +133,7 @@ def _plan(broker: Services, call: Call, request: FetchRequest, context: FetchCon
         if follower is not None and not rights.is_broker:
             wanted = _replicated(broker, call, rights, wanted)
             if not rights.is_broker:
-                context.open_no_session()  # a follower's session would replace those of consumers
+                context.open_no_session()  # a follower's session would replace sessions of consumers
     most = min(request.max_bytes, broker.config.fetch_max_bytes)
     if call.usage is not None and follower is None:
         most = min(most, call.usage.client.most_to_fetch)
@@ -345,7 +345,7 @@ def _context(broker: Services, call: Call, request: FetchRequest) -> FetchContex
         for index, leader_epoch, offset, fetched_epoch, start, max_bytes in partitions:
             asked.append(FetchPartition(topic, topic_id, index, offset, max_bytes, leader_epoch, fetched_epoch, start))
     if call.version < FORMAT_2_SINCE:
-        # Each partition once, as in Kafka: otherwise a small request could ask for a thousand conversions of one.
+        # Each partition once, as in Kafka: otherwise a small request could have a partition converted a thousand times.
         asked = list({(one.topic, one.index): one for one in asked}.values())
     if request.session_epoch == FINAL_EPOCH and not request.session_id:  # as all requests before version 7
         return FetchContext(asked)
@@ -387,8 +387,8 @@ def _wanted(broker: Services, call: Call, session: FetchSession | None, due: lis
 
 
 def _readable(broker: Services, call: Call, rights: Rights, wanted: Wanted) -> Wanted:
-    """Return `wanted`, the partitions of a consumer's fetch, with an error in place of each partition that its client
-    may not read. Remember what it may read."""
+    """Return `wanted`, the partitions of a consumer's fetch, with an error in place of each partition that the client
+    may not read. Remember the topics that the client may read."""
     topics = [asked.topic for _, asked in wanted if asked.topic is not None]  # None: no topic has this id
     denied = denied_names(broker, call, "READ", "TOPIC", topics)
     broker.rights.remember(rights.reads, [topic for topic in topics if topic not in denied])
@@ -399,8 +399,8 @@ def _readable(broker: Services, call: Call, rights: Rights, wanted: Wanted) -> W
 
 
 def _replicated(broker: Services, call: Call, rights: Rights, wanted: Wanted) -> Wanted:
-    """Return `wanted`, the partitions of a follower's fetch, with errors in place of all of them if its client is not
-    allowed what brokers need."""
+    """Return `wanted`, the partitions of a follower's fetch, with an error in place of each partition if the client
+    does not have the right ClusterAction."""
     if not is_denied(broker, call, "CLUSTER_ACTION"):
         rights.is_broker = True
         return wanted
@@ -409,8 +409,8 @@ def _replicated(broker: Services, call: Call, rights: Rights, wanted: Wanted) ->
 
 
 def _look_again(broker: Services, call: Call, context: FetchContext) -> Wanted | None:
-    """Return the due partitions of a fetch's session if a log has marked some as changed, () if none is marked, and
-    None if the fetch is over.
+    """Return the due partitions of a fetch's session if a log has marked a partition as changed, () if none is marked,
+    and None if the fetch is over.
 
     A fetch that waits in the purgatory calls this as FetchPlan.look.
     """
@@ -447,8 +447,8 @@ def _resolve(broker: Services, call: Call, asked: FetchPartition) -> HostedParti
 
 
 def _rank(code: int) -> int:
-    """Return where a partition comes in a response with denied topics: as in Kafka, behind the partitions that were
-    read and those of unknown topic ids."""
+    """Return the rank of a partition's error in a response with denied topics. As in Kafka, the partitions that were
+    read come first, then those of unknown topic ids, then denied and unknown topics."""
     return 1 if code == Errors.UNKNOWN_TOPIC_ID else 2 if code in (_DENIED, Errors.UNKNOWN_TOPIC_OR_PARTITION) else 0
 
 
@@ -482,8 +482,8 @@ def _topics(
     *,
     sent: bool,
 ) -> list[tuple[str, bytes, list[Any]]]:
-    """Return the results as `encode_fetch_response` takes them. Add the leaders of partitions that have another leader
-    to `leaders`, by id. If the results are `sent`, and not only looked at, add them to the metrics.
+    """Return the results as `encode_fetch_response` takes them. Add the nodes of other brokers that lead partitions to
+    `leaders`, by id. If `sent`, count the results in the metrics; False if only their size is needed.
     """
     is_follower = call.request.replica_id >= 0
     topics: list[tuple[str, bytes, list[Any]]] = []

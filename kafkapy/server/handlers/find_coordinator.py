@@ -116,13 +116,13 @@ def _find(
     broker: Services, call: Call, topic: str, key: str, error: KafkaError | None
 ) -> tuple[KafkaError | None, Node]:
     if error is not None:
-        return KafkaError(Errors.COORDINATOR_NOT_AVAILABLE, f"{topic} cannot be made: {error.message}"), NOWHERE
+        return KafkaError(Errors.COORDINATOR_NOT_AVAILABLE, f"{topic} cannot be created: {error.message}"), NOWHERE
     index = broker.coordinators.shards_of(topic).partition_for(key)
     known = broker.cache.leader(topic, index)
     leader = known.id if known is not None else _undecided(broker)
     if leader == broker.broker_id:
         try:
-            broker.replicas.get(topic, index)  # if the log is still loading, it is loaded before others now
+            broker.replicas.get(topic, index)  # moves a log that waits for its load to the front of the queue
         except KafkaError as reason:
             if reason.code != Errors.NOT_LEADER_OR_FOLLOWER:
                 return KafkaError(Errors.COORDINATOR_NOT_AVAILABLE, reason.message), NOWHERE
@@ -134,8 +134,8 @@ def _find(
 
 
 def _undecided(broker: Services) -> int:
-    """Return the broker for a partition whose leader the controller has not elected yet. If this broker is the
-    controller, clients may ask it again soon."""
+    """Return the broker id to send for a partition whose leader is not elected yet: this broker's if it is the
+    controller, so that clients ask it again soon, otherwise NO_LEADER."""
     return broker.broker_id if broker.is_controller else NO_LEADER
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafkapy.server.services import Services
 
 
-MOST_INLINE = 500  # topics and partitions for which a network thread asks and looks
+MOST_INLINE = 500  # topics and partitions; a request with more takes too long for a network thread
 
 
 @serves(

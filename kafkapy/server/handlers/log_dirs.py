@@ -1,5 +1,5 @@
 """AlterReplicaLogDirs (versions 0 to 2) moves partitions between log directories (KIP-113). DescribeLogDirs (versions 0
-to 4) shows the sizes of partitions, those that are being moved among them, and the space in the directories (KIP-827).
+to 4) shows the sizes of partitions, including those that are being moved, and the space in the directories (KIP-827).
 
 Source: ReplicaManager.alterReplicaLogDirs and describeLogDirs.
 
@@ -7,7 +7,7 @@ Differences from Kafka:
 
 - A log that is still being loaded has the size 0 and cannot be moved yet (REPLICA_NOT_AVAILABLE). Kafka handles no
   requests before all logs are loaded.
-- Kafka remembers the chosen directory also for a partition that the cluster does not have; here that is only an error.
+- Kafka also remembers the chosen directory for a partition that does not exist; here the partition gets an error.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from kafkapy.server.services import Services
 
-_SHOWN = 10  # refused partitions of one request in the log
+_SHOWN = 10  # refused partitions of a request that are logged one by one
 
 log = logging.getLogger("kafkapy.server.log_dirs")
 

@@ -65,7 +65,7 @@ def _denied(request: Any) -> Any:
 
 
 def _write_all(broker: Services, request: Any, reply: Callable[[Any], None]) -> None:
-    # Keyed by producer id: a request may have several markers of a producer, the response has one entry for it.
+    # By producer id: a request may have several markers of a producer, and the response has one entry for the producer.
     codes: dict[int, dict[tuple[str, int], int]] = {marker.producer_id: {} for marker in request.markers}
     left = len(request.markers) + 1
     lock = threading.Lock()

@@ -5,14 +5,14 @@ Source: KafkaApis.handleTopicMetadataRequest.
 
 Differences from Kafka: for a topic that is being created, Kafka returns LEADER_NOT_AVAILABLE at first, and clients
 retry; here the response of the controller waits until the topic is created, which takes less time than a client's
-retry backoff. The controller itself also returns LEADER_NOT_AVAILABLE for partitions of its own that it does not serve
-yet because their logs are loading, or not any more because a log directory failed.
+retry backoff. The controller also returns LEADER_NOT_AVAILABLE for the partitions that it leads itself while their logs
+are loading, or after their log directory has failed.
 
 A broker that joins others does not know them until the controller has sent the first UpdateMetadata. Kafka then returns
 no brokers; here the response waits up to LONGEST_WAIT_S, after which the connection is closed, and the client asks
-another broker. A client of librdkafka that gets no brokers gives up those it knew, and never connects again. A new
-controller of Apache Kafka sends the brokers first and the topics a little later. Kafka then returns
-UNKNOWN_TOPIC_OR_PARTITION, which fails the sends of a producer of librdkafka; here the response waits for the topics if
+another broker. A librdkafka client that gets no brokers forgets the brokers that it knew, and never connects again. A
+new controller of Apache Kafka sends the brokers first and the topics a little later. In between, Kafka returns
+UNKNOWN_TOPIC_OR_PARTITION, which makes a librdkafka producer fail its sends; here the response waits for the topics if
 this broker has logs.
 
 In versions 10 and 11, a topic with an id or without a name gets INVALID_REQUEST. Kafka returns this error for all
@@ -54,8 +54,8 @@ CLUSTER_OPERATIONS_UNTIL = 10
 # A response with more partitions, or a request with more topics, takes milliseconds, too long for a network thread;
 # it runs on the disk pool.
 MOST_INLINE = 500
-# How long a request waits for the first UpdateMetadata. Less than the request time-outs of clients, so that they do not
-# lose half a minute with a broker that no controller reaches.
+# How long a request waits for the first UpdateMetadata. It is less than the request time-outs of clients, so that a
+# client does not lose half a minute with a broker that no controller reaches.
 LONGEST_WAIT_S = 5.0
 
 
@@ -98,8 +98,8 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
 
 
 def _when_brokers_are_known(broker: Services, call: Call, request: Any) -> Later:
-    """Return the Later of a Metadata request that is handled after the first update of the live brokers. If that takes
-    too long, the connection is closed."""
+    """Return the Later of a Metadata request that is handled after the first update of the live brokers. If the update
+    takes longer than LONGEST_WAIT_S, the connection is closed."""
     later = Later(call)
 
     def answer() -> None:
@@ -129,8 +129,8 @@ def _when_brokers_are_known(broker: Services, call: Call, request: Any) -> Later
 
 
 def _is_long(broker: Services, request: Any) -> bool:
-    """Return True if the response to a Metadata request takes too long for a network thread. At most MOST_INLINE topics
-    are looked up to find that out."""
+    """Return True if the response to a Metadata request takes too long for a network thread. This looks up at most
+    MOST_INLINE topics."""
     cache = broker.cache
     count = len(request.topics or cache)  # null, and in version 0 an empty list, asks for all topics
     if count > MOST_INLINE:
@@ -210,7 +210,7 @@ def _create_and_answer(
         # No more topics are created when the broker stops: a request can name hundreds of thousands of topics, and the
         # stop waits for the disk pool.
         usage = call.usage
-        if usage is not None and broker.is_controller:  # they count, but are never refused
+        if usage is not None and broker.is_controller:  # the new partitions count for the quota, but are never refused
             partitions = len(create) * broker.config["num.partitions"]
             usage.quotas.mutations(call, usage, strict_since=call.version + 1).record(partitions)
         errors = broker.controller.auto_create(name for name in create if not broker.stopping)
@@ -237,7 +237,7 @@ def _asked(broker: Services, call: Call, request: Any) -> list[Asked]:
             error = None if name is not None else KafkaError(Errors.UNKNOWN_TOPIC_ID, "no topic has this id")
             answers[topic_id] = (name, topic_id, error)
         elif topic.name is None:
-            answers[None] = (None, ZERO_ID, KafkaError(Errors.INVALID_REQUEST, "neither a name nor an id"))
+            answers[None] = (None, ZERO_ID, KafkaError(Errors.INVALID_REQUEST, "a topic has neither a name nor an id"))
         elif topic.name not in answers:
             answers[topic.name] = (topic.name, ZERO_ID, _missing(broker, topic.name))
     return list(answers.values())
@@ -336,11 +336,11 @@ def _with_address(broker: Services, listener: str, ids: Iterable[int]) -> list[i
 
 
 def _as_served(broker: Services, request: Any, topic: str, index: int, known: Leader) -> Leader:
-    """Return `known`, the state of a partition, without its leader if this broker is the controller and does not serve
-    the partition.
+    """Return `known`, the state of a partition, without its leader if the leader is this broker and it does not serve
+    the partition, because the log is loading or the log directory is offline. If no leader was elected yet, set the ISR
+    to the replicas that are not offline.
 
-    The partition's log is loading, or its log directory is offline. Of another broker the controller would learn that
-    by requests.
+    Called on the controller. Other brokers report these states by requests; the controller must look at its own logs.
     """
     if known.id == NO_LEADER:
         if known.is_decided:

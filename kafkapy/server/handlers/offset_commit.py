@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kafkapy.server.offsets")
 
-ABORTABLE_SINCE = 4  # from this version on clients know TRANSACTION_ABORTABLE
+ABORTABLE_SINCE = 4  # clients of this or a later version know TRANSACTION_ABORTABLE
 LOADING_SINCE = 2  # transactional producers before Kafka 2.0 may fail on COORDINATOR_LOAD_IN_PROGRESS
 _ANY_EPOCH = -1
 LARGE = 2000  # a request with this many offsets or topics takes milliseconds, too long for a network thread

@@ -6,8 +6,8 @@ Source: KafkaApis.handleOffsetFetchRequest, OffsetFetchResponse.
 Differences from Kafka:
 
 - A group that a request names more than once has one result, for the last of its entries.
-- In version 1, the error of a group is in each requested partition. A Kafka 3.9 response has no partitions then, and so
-  no error.
+- In version 1, each requested partition has the error of its group. Kafka 3.9 sends a response without partitions, and
+  so without the error.
 """
 
 from __future__ import annotations

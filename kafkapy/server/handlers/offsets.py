@@ -8,8 +8,8 @@ Differences from Kafka:
 - For the largest timestamp (-3), Kafka looks at the whole log, and returns nothing if the record is not readable yet;
   here the largest timestamp among readable records is returned.
 - There is no tiered storage, so the latest tiered offset is always -1.
-- A partition that a request of version 0 names twice gets INVALID_REQUEST, as in later versions; Kafka answers each
-  entry. A response has up to max_num_offsets offsets for an entry of 16 bytes.
+- A partition that a request of version 0 names twice gets INVALID_REQUEST, as in later versions, because an entry of 16
+  bytes can ask for many offsets (max_num_offsets). Kafka answers each entry.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EPOCHS_SINCE = 4
 SINCE = {EARLIEST: 1, LATEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
-CONSUMER = -1  # a replica id; others are those of followers
-DEBUGGER = -2  # a replica id with which tools also ask followers
+CONSUMER = -1  # the replica id of a consumer; ids from 0 on are followers
+DEBUGGER = -2  # a replica id of tools, which may also ask followers
 NOT_AVAILABLE_SINCE = 5  # clients of earlier versions do not know OFFSET_NOT_AVAILABLE
 
 Found = tuple[int, int, int]  # timestamp, offset, leader epoch; -1 if unknown
@@ -86,7 +86,7 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
             answer = make.Topics.Partitions(partition_index=one.partition_index, old_style_offsets=[])
             try:
                 if asked[(topic.name, one.partition_index)] > 1:
-                    raise KafkaError(Errors.INVALID_REQUEST, f"{topic.name}-{one.partition_index} is asked twice")
+                    raise KafkaError(Errors.INVALID_REQUEST, f"{topic.name}-{one.partition_index} is named twice")
                 find_offsets(broker, call, request, topic.name, one, answer)
             except KafkaError as error:
                 answer.error_code = error.code
@@ -127,7 +127,8 @@ def _find(broker: Services, call: Call, request: Any, topic: str, one: Any, answ
 def _partition(
     broker: Services, request: Any, topic: str, index: int, current_leader_epoch: int = -1
 ) -> HostedPartition:
-    """Return the partition to look at. Only tools may ask a follower. Raise KafkaError."""
+    """Return the partition whose offsets the request asks for. Raise KafkaError if this broker does not have it, or is
+    a follower and the request does not come from a tool."""
     if request.replica_id == DEBUGGER:
         hosted = broker.replicas.readable(topic, index)
         hosted.check_epoch(current_leader_epoch)
@@ -173,8 +174,8 @@ def find(partition: HostedPartition, timestamp: int, isolation: int | None) -> F
         return (-1, start, log.leader_epochs.epoch_for_offset(start))
     if timestamp == LATEST_TIERED:
         return (-1, -1, -1)
-    # Only what the consumer may read counts. Kafka takes the largest timestamp of the whole log, and returns nothing if
-    # that record is at or past the high watermark, or in an open transaction.
+    # Only records that the consumer may read count. Kafka takes the largest timestamp of the whole log, and returns
+    # nothing if that record is at or past the high watermark, or in an open transaction.
     result = log.offset_of_max_timestamp(end) if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
     if result is None or result.offset >= end:
         if isolation is not None:

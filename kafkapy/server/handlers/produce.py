@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kafkapy.server.produce")
 
-# A network thread appends up to this many record sets. Requests with more take milliseconds (with a million: ten
-# seconds), so they run on the conversion pool.
+# A network thread appends up to this many record sets. More record sets take milliseconds (a million take ten seconds),
+# so they are appended on the conversion pool.
 MOST_INLINE = 1000
 FEW = 8  # most record sets of a connection that may be joined with those of other connections
 
@@ -108,7 +108,7 @@ def produce(broker: Services, lists: Sequence[Sequence[Call]]) -> list[list[Repl
         all_asked.append(asked)
         try:
             gather.add(asked, refused)
-        except Exception:  # close this connection only; the others are not affected
+        except Exception:  # close only this connection; requests of the other connections are still handled
             log.exception("%s failed", asked.calls[0])
             asked.failed = True
     gather.append()
@@ -116,7 +116,7 @@ def produce(broker: Services, lists: Sequence[Sequence[Call]]) -> list[list[Repl
 
 
 def _authorize_transactional(broker: Services, calls: Sequence[Call]) -> None:
-    """Ask the authorizer for the requests with records of a transaction, before a coordinator is asked. The others are
+    """Authorize the requests with records of a transaction, before a coordinator is asked. Other requests are
     authorized when their record sets are gathered."""
     if broker.authorizer is not None and broker.authorizer.pool is None:
         for call in calls:

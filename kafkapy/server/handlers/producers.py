@@ -21,7 +21,7 @@ from kafkapy.server.checks import CLUSTER_DENIED, TOPIC_DENIED, TRANSACTIONAL_ID
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
 
-FENCED_SINCE = 4  # from this version on clients know PRODUCER_FENCED
+FENCED_SINCE = 4  # clients of this or a later version know PRODUCER_FENCED
 NO_PRODUCER = (-1, -1)
 
 
@@ -84,8 +84,8 @@ def init_producer_id(broker: Services, call: Call, request: Any) -> Any:
 
 
 def _may_write(broker: Services, call: Call) -> bool:
-    """Return True if the principal may have a producer id without a transactional id: it may write to any topic
-    (KIP-679), or has the right for idempotent producers."""
+    """Return True if the principal may have a producer id without a transactional id. It needs the right to write to
+    some topic (KIP-679), or the right IdempotentWrite."""
     return not is_denied(broker, call, "IDEMPOTENT_WRITE", logged=False) or may_on_some(broker, call, "WRITE", "TOPIC")
 
 

@@ -6,16 +6,16 @@ Source: kafka.server.ZkAdminManager.
 Differences from Kafka:
 
 - Quotas must be finite numbers greater than 0. Kafka with ZooKeeper also stores NaN, infinite and negative numbers and
-  0, and most of them limit nothing; with KRaft it refuses them, too, except for NaN and infinite ones.
-- An entity that names a type twice, or a key twice in a request, is INVALID_REQUEST, as with KRaft. With ZooKeeper the
-  last one counts.
+  0, and most of them limit nothing. Kafka with KRaft refuses 0 and negative numbers, but stores NaN and infinity.
+- An entity with two names of the same type, or a key that occurs twice for an entity, is INVALID_REQUEST, as with
+  KRaft. With ZooKeeper the last one counts.
 - The keys of SCRAM credentials are INVALID_REQUEST; in Kafka UNKNOWN_SERVER_ERROR.
 - IPv6 addresses may have quotas.
 - An unknown match type is INVALID_REQUEST; in Kafka UNKNOWN_SERVER_ERROR.
 - An empty name in a filter finds nothing. Kafka looks up a node without a name and fails with UNKNOWN_SERVER_ERROR.
-- A filter with the entity type `kafkapy.usage`, beside those for a user and a client id, asks which quotas apply to
-  this client, and what is in use of them on this broker. Each entry is a quota with its entity, and has the limit and,
-  as `kafkapy.used`, what is in use. Kafka answers UNSUPPORTED_VERSION.
+- A filter with the entity type `kafkapy.usage`, beside a user and a client id, asks which quotas apply to this client
+  and how much of each is in use on this broker. Each entry of the response has the entity of a quota, its limit and, as
+  `kafkapy.used`, its usage. Kafka answers UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ def _entry(entity: Entity, quotas: Mapping[str, float]) -> Any:
 
 @serves(ALTER_CLIENT_QUOTAS, pooled=True, checks=on_cluster("ALTER_CONFIGS", CLUSTER_DENIED + " for each entity"))
 def alter(broker: Services, call: Call, request: Any) -> Any:
-    """Handle AlterClientQuotas on the disk pool: set and remove quotas, each entity on its own, or only check them if
-    the request says validate_only. Return an error code for each entity."""
+    """Handle AlterClientQuotas on the disk pool: set and remove the quotas of each entity independently of the others,
+    or only check them if the request says validate_only. Return an error code for each entity."""
     make = ALTER_CLIENT_QUOTAS.Response
     entries = []
     for one in request.entries:

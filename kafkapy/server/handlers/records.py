@@ -69,7 +69,7 @@ def _delete(broker: Services, call: Call, request: Any, reply: Callable[[Any], N
 
 def _deletion(broker: Services, topic: str, one: Any) -> RecordDeletion:
     if is_internal(topic):
-        raise KafkaError(Errors.INVALID_TOPIC_EXCEPTION, f"{topic} is the broker's own")
+        raise KafkaError(Errors.INVALID_TOPIC_EXCEPTION, f"{topic} is internal, its records cannot be deleted")
     partition = broker.replicas.get(topic, one.partition_index)
     return RecordDeletion(partition, partition.delete_records(one.offset))
 

@@ -1,7 +1,7 @@
 """SaslHandshake (versions 0 to 1) and SaslAuthenticate (versions 0 to 2) on a connection whose client has logged in, or
 of a listener without SASL. First logins are in `kafkapy.server.logins`.
 
-On a SASL listener the requests are a re-authentication (KIP-368); otherwise the response is ILLEGAL_SASL_STATE.
+On a SASL listener these requests re-authenticate the client (KIP-368); otherwise the response is ILLEGAL_SASL_STATE.
 Source: KafkaApis.handleSaslHandshakeRequest, SaslServerAuthenticator.
 
 Differences from Kafka:

@@ -21,12 +21,12 @@ from kafkapy.server.checks import TRANSACTIONAL_ID_DENIED, Check, Right
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
 
-FENCED_SINCE = 2  # from this version on clients know PRODUCER_FENCED; also for the APIs in `transaction_partitions`
+FENCED_SINCE = 2  # clients of this or a later version know PRODUCER_FENCED; the same in `transaction_partitions`
 
 
 def known_to(call: Call, code: int) -> int:
-    """Return the error code, or INVALID_PRODUCER_EPOCH in place of PRODUCER_FENCED if the call's version is older than
-    that code."""
+    """Return the error code, or INVALID_PRODUCER_EPOCH in place of PRODUCER_FENCED if clients of the call's version do
+    not know PRODUCER_FENCED."""
     if code == Errors.PRODUCER_FENCED and call.version < FENCED_SINCE:
         return Errors.INVALID_PRODUCER_EPOCH
     return code

@@ -36,7 +36,7 @@ ENDPOINTS_SINCE = 1
 RACKS_SINCE = 2
 LISTENER_NAMES_SINCE = 3
 
-# The listener of a broker that is named by its security protocol only. Security protocols by their ids.
+# Security protocols by id. Versions before 3 name a broker's listener by the id of its security protocol.
 _PROTOCOLS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
 
 
@@ -44,7 +44,7 @@ _PROTOCOLS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
     UPDATE_METADATA,
     pooled=pool,
     decoded_late=True,
-    refused_undecoded=True,  # it may have more elements than requests that anybody may send (MAX_METADATA_ELEMENTS)
+    refused_undecoded=True,  # the request may have more elements than others (MAX_METADATA_ELEMENTS)
     quota="exempt",
     checks=on_cluster("CLUSTER_ACTION"),
 )
@@ -62,14 +62,14 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
     topics = list(_topics(request, call.version))
     broker.cache.store(topics)
     if topics:
-        broker.cache.is_complete = True  # the first request with partitions has those of all topics
+        broker.cache.is_complete = True  # the first request with partitions has the partitions of all topics
         if request.broker_epoch > broker.metadata_epoch:
             try:
                 forget_deleted(broker, {topic.name for topic in topics})
                 broker.metadata_epoch = request.broker_epoch
             except TreeError as error:  # the next request tries it again
                 log.warning("topics that are deleted may still be shown to clients: %s", error)
-    # Last: clients that wait for brokers are answered with the topics, too.
+    # Last, because this answers the clients that wait for brokers, and their responses need the topics, too.
     broker.cache.set_brokers(request.controller_id, [_broker(one, call.version) for one in request.live_brokers])
     return make(error_code=Errors.NONE)
 

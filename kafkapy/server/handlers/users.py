@@ -1,5 +1,5 @@
 """DescribeUserScramCredentials (version 0) and AlterUserScramCredentials (version 0): the passwords of SCRAM users
-(KIP-554). What is stored are keys from which the password cannot be computed.
+(KIP-554). The broker stores keys from which the password cannot be computed.
 
 Source: kafka.server.ZkAdminManager.
 
@@ -48,7 +48,7 @@ _TYPE_NUMBERS = {name: number for number, name in SCRAM_TYPES.items()}
     checks=on_cluster("DESCRIBE", CLUSTER_DENIED + ", with a result without a name for each named user"),
 )
 def describe(broker: Services, call: Call, request: Any) -> Any:
-    """Handle DescribeUserScramCredentials on the disk pool: return mechanisms and iterations of each user, never keys.
+    """Handle DescribeUserScramCredentials on the disk pool: return the mechanisms and iterations of each user, no keys.
 
     Null or an empty list means all users that have a SCRAM credential.
     """
@@ -73,8 +73,8 @@ def describe(broker: Services, call: Call, request: Any) -> Any:
 
 
 def _describe_refused(count: int) -> Any:
-    """Return the response to a client without the right that names `count` users. Kafka does not answer it at all if it
-    asks for all users."""
+    """Return the response to a client that may not describe users, for a request that names `count` users. Kafka sends
+    no response if the request asks for all users."""
     code = Errors.CLUSTER_AUTHORIZATION_FAILED
     return DESCRIBE_USER_SCRAM_CREDENTIALS.Response(
         error_code=code,
@@ -156,7 +156,8 @@ def _altered(name: str, error: KafkaError | None) -> Any:
 
 
 def _invalid(upsertions: Iterable[Any], deletions: Iterable[Any]) -> dict[str, KafkaError]:
-    """Return the error of each user that has an invalid entry in the request. Kafka's order decides which error."""
+    """Return the error of each user that has an invalid entry in the request. The checks are in the order of Kafka's,
+    which decides the error of a user with several invalid entries."""
     failed: dict[str, KafkaError] = {}
     for one in deletions:
         if not one.name:

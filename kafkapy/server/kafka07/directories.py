@@ -1,5 +1,5 @@
-"""The check that log.dir of Kafka 0.7 is not a directory of a later broker. Each would create files in the other's
-directory. The opposite check is in kafkapy.server.unadopted."""
+"""Checks that log.dir of Kafka 0.7 is not a directory of a later broker. Each part of the broker would otherwise create
+files in the other's directory. The opposite check is in kafkapy.server.unadopted."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What the five requests of Kafka 0.7 do. Implements `kafkapy.network.replies.Handler` for the listener of 0.7.
+"""Handles the five requests of Kafka 0.7. Implements `kafkapy.network.replies.Handler` for the listener of 0.7.
 
 A request is handled on its connection's network thread, unless it would wait for a disk or takes long: then a pool
-handles it, and the connection's next requests wait. As in 0.7.2, a Produce is never answered, and a fault in one closes
-the connection; in a Fetch it becomes an error code.
+handles it, and the connection's next requests wait. As in 0.7.2, a Produce request gets no response, and a fault in it
+closes the connection; a fault in a Fetch request becomes an error code.
 
 Source: kafka.server.KafkaRequestHandlers and kafka.log.LogManager of Kafka 0.7.2.
 """
@@ -56,9 +56,9 @@ NO_ERROR, UNKNOWN, OFFSET_OUT_OF_RANGE, WRONG_PARTITION = 0, -1, 1, 3
 RANDOM_PARTITION = -1
 
 LONG_SET = 1 << 20  # bytes of a set whose check takes too long for a network thread
-MANY_PARTS = 64  # of a request, or of the responses that are made before they are sent
+MANY_PARTS = 64  # parts of a request, or of the responses that are collected before they are sent
 
-# The present API that stands for a request of 0.7 when the authorizer is asked, and the operation on its topics.
+# For the authorizer: the key of the modern API that stands for a request of 0.7, and the operation on its topics.
 _LIKE = {PRODUCE: (0, "WRITE"), MULTI_PRODUCE: (0, "WRITE"), FETCH: (1, "READ"), MULTI_FETCH: (1, "READ"),
          OFFSETS: (2, "DESCRIBE")}  # fmt: skip
 
@@ -71,7 +71,7 @@ class Denied(Exception):
     """Raised for a topic on which the client has no permission."""
 
 
-# What is wrong with a request, rather than with this program.
+# Exceptions that are the fault of a request or of a disk, not of this program.
 FAULTS = (BadRequest, IllegalTopic, WrongPartition, Denied, UnusableLog, InvalidSet, KafkaError, OSError, ValueError)
 
 
@@ -91,7 +91,8 @@ class Handler07:
     def prepare(self, connection: Connection) -> None:
         """Make this the handler of a new connection.
 
-        It is not closed when it is idle, as in 0.7: a producer, which gets no answers, would lose its next messages.
+        As in 0.7, the connection is not closed when it is idle: a producer gets no responses, and would lose its next
+        messages.
         """
         connection.handler = self
         connection.may_be_idle = True
@@ -101,8 +102,8 @@ class Handler07:
                 connection.sock.setsockopt(socket.SOL_SOCKET, option, self._config[name])
 
     def handle(self, connection: Connection, frames: list[memoryview]) -> list[Reply]:
-        """Return one reply per frame, in order, up to one that is pending or closes the connection. Stop early when the
-        responses have many parts."""
+        """Return one reply per frame, in order. Stop after a reply that is pending or closes the connection, and when
+        the responses have many parts."""
         replies: list[Reply] = []
         parts = 0
         for frame in frames:
@@ -133,8 +134,8 @@ class Handler07:
             return self._refuse(connection, kind, error)
 
     def _later(self, connection: Connection, kind: int, pool: DiskPool, work: Callable[[], Reply]) -> Reply:
-        """Have `work()` make the reply on a thread of the pool, which may wait. The memory of the frame of a Produce is
-        kept until then."""
+        """Have a pool thread, which may block, make the reply by `work()`. The frame of a Produce request stays in
+        memory until then."""
         pending = Pending(connection)
         pending.keeps_buffer = kind in (PRODUCE, MULTI_PRODUCE)
 
@@ -175,9 +176,10 @@ class Handler07:
         return NO_REPLY
 
     def _append(self, connection: Connection, kind: int, part: ProducePart, *, blocking: bool) -> Busy | None:
-        """Append one set. If not `blocking`, return BUSY, without a change, if that takes long or would wait.
+        """Append one message set. If not `blocking`, return BUSY, without a change, if the append takes long or would
+        block.
 
-        A set with a message that is too large is only logged. Raises FAULTS.
+        A set with a message that is too large is logged and dropped. Raises FAULTS.
         """
         topic = self._admit(connection, kind, part.topic, part.partition)
         log_07 = self._directory.get(topic, part.partition)
@@ -236,7 +238,7 @@ class Handler07:
                 total += 6 + size
         except BlockingIOError:  # a file is not open
             return self._fetch_later(connection, kind, parts)
-        for log_07, size in out:  # not before all parts are read: if a file is not open, a pool reads all of them again
+        for log_07, size in out:  # after all reads: if a file is not open, a pool repeats all of them
             log_07.bytes_out += size
         if faults:
             more = f", and {faults - 1} more faults" if faults > 1 else ""
@@ -277,16 +279,16 @@ class Handler07:
         log_07 = self._directory.get(topic, part.partition)
         if log_07 is None:
             return [encode_offsets([0] if part.at in (LATEST, EARLIEST) else [])]
-        if not blocking and part.at not in (LATEST, EARLIEST):  # which needs the times of files
+        if not blocking and part.at not in (LATEST, EARLIEST):  # the modification times of files are needed
             work = partial(self._offsets, connection, part, blocking=True)
             return self._later(connection, OFFSETS, self._services.disk_pool, work)
         return [encode_offsets(log_07.offsets_before(part.at, part.most))]
 
-    # --- what all of them check
+    # --- checks of all requests
 
     def _admit(self, connection: Connection, kind: int, topic: str, partition: int) -> str:
-        """Return the topic if the client may do this on it, and it has such a partition. Raises IllegalTopic, Denied,
-        WrongPartition."""
+        """Return the topic if the client may send this kind of request for it, and the topic has this partition. Raises
+        IllegalTopic, Denied, WrongPartition."""
         name = check_topic(topic, self._longest_topic)
         if self._services.authorizer is not None:
             api, operation = _LIKE[kind]
@@ -298,7 +300,7 @@ class Handler07:
             raise WrongPartition(f"partition {partition} of topic {name}, which has {count}")
         return name
 
-    # --- what is wrong
+    # --- failures
 
     def _refuse(self, connection: Connection, kind: int, error: BaseException) -> Word:
         reason = error.message if isinstance(error, KafkaError) else str(error)
@@ -306,7 +308,7 @@ class Handler07:
         return CLOSE
 
     def _warn(self, connection: Connection, kind: int, what: str) -> None:
-        """Count a request that has failed, and log why, unless there are too many such lines."""
+        """Count a request that has failed, and log the reason `what`, unless there were too many such lines."""
         name = "a request"
         if 0 <= kind < len(NAMES):
             name = NAMES[kind]

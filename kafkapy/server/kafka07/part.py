@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kafkapy.server.kafka07")
 
-NAME = "kafka07"  # of the listener; names in `listeners` become upper case, so none can be the same
+NAME = "kafka07"  # of the listener; names in `listeners` become upper case, so none of them is the same
 FIRST_CLEANUP_S = 60.0
 
 
@@ -75,8 +75,8 @@ class Kafka07:
         self._handler.prepare(connection)
 
     def start(self, port: int) -> None:
-        """Load the logs, register this broker, whose listener has this port, and begin to flush and delete. Raises
-        OSError and StartError."""
+        """Load the logs, register this broker with the port of its listener, and schedule the flushes and deletions.
+        Raises OSError and StartError."""
         config = self._config
         self.directory.load()
         if config["enable.zookeeper"]:
@@ -127,7 +127,8 @@ class Kafka07:
             registry.close()
 
     def stop(self, *, clean: bool) -> None:
-        """Flush and close the logs. No request may be in progress any more."""
+        """Flush and close the logs, and write the clean-shutdown marker if `clean` or if `start` was not reached. No
+        request may be in progress."""
         self.leave()
         self.directory.close(clean=clean or not self._has_begun)
 

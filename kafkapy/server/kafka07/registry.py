@@ -3,7 +3,7 @@
     /brokers/ids/ID         creator:host:port; the creator is the host and the time of the registration
     /brokers/topics/T/ID    the number of partitions of topic T on this broker
 
-All of them are ephemeral: they end with the session, and are created again after a session expiry. Source:
+All of these nodes are ephemeral: they end with the session, and are created again after a session expiry. Source:
 kafka.server.KafkaZooKeeper of Kafka 0.7.2. This module imports kazoo.
 """
 
@@ -53,7 +53,7 @@ class Registry07:
         self._clock = clock
         self._client: Any = None
         self._topics: set[str] = set()
-        self._registered: set[str] = set()  # topics whose nodes were created in the present session
+        self._registered: set[str] = set()  # topics whose nodes were created in the current session
         self._wake = threading.Event()
         self._expired = False
         self._stopped = False
@@ -82,7 +82,7 @@ class Registry07:
         self._thread = thread
 
     def add_topic(self, topic: str) -> None:
-        """Register a new topic, soon. Does not wait."""
+        """Have the registry's thread register a new topic. Does not wait."""
         self._topics.add(topic)
         self._wake.set()
 
@@ -93,8 +93,8 @@ class Registry07:
         if self._client is not None:
             close(self._client)  # before the join: the thread may be in a call that waits until ZooKeeper is back
         if self._thread is not None:
-            # With a limit, because of a race in kazoo: a call looks at the state, then the session ends and kazoo fails
-            # the calls in its queue, then the call puts itself into the queue, where nothing ever answers it.
+            # Join with a time-out, because of a race in kazoo: a call checks the state; then the session ends, and
+            # kazoo fails the calls in its queue; then the call enters the queue, and is never answered.
             self._thread.join(LONGEST_STOP_S)
         self._client = None
 
@@ -134,7 +134,7 @@ class Registry07:
         try:
             self._client.create(path, data.encode(), ephemeral=True, makepath=True)
         except NodeExistsError:
-            # Perhaps by this session: the answer to an earlier attempt was lost.
+            # Perhaps this session has created it, and the response to an earlier attempt was lost.
             found = self._client.exists(path)
             session = self._client.client_id
             if found is None or session is None or found.ephemeralOwner != session[0]:
@@ -169,7 +169,7 @@ class Registry07:
                 if not complained and not self._stopped:
                     expected = isinstance(error, KazooException | KazooTimeoutError)
                     log.warning(
-                        "the registration as %s failed and is tried again: %s",
+                        "the registration as %s failed and will be retried: %s",
                         self._id_path,
                         named(error),
                         exc_info=None if expected else error,

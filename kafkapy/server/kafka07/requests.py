@@ -38,7 +38,8 @@ class ProducePart(NamedTuple):
 
 
 class ReadPart(NamedTuple):
-    """One partition of a Fetch: `at` is the offset, `most` the number of bytes. Of an Offsets: time and number."""
+    """One partition of a Fetch or Offsets request. Fetch: at most `most` bytes from offset `at` on. Offsets: at most
+    `most` offsets for the time `at`."""
 
     topic: str
     partition: int
@@ -47,7 +48,7 @@ class ReadPart(NamedTuple):
 
 
 def decode_request(frame: memoryview) -> tuple[int, list[ProducePart] | list[ReadPart]]:
-    """Return the type of the request and its parts. Sets are views of the frame. Raises BadRequest."""
+    """Return the type of the request and its parts. Message sets are views of the frame. Raises BadRequest."""
     try:
         (kind,) = _SHORT.unpack_from(frame)
         if kind == PRODUCE:
@@ -85,7 +86,7 @@ def _topic(frame: memoryview, at: int) -> tuple[str, int]:
     (length,) = _SHORT.unpack_from(frame, at)
     at += 2
     if length < 0:
-        raise BadRequest("null as the name of a topic")
+        raise BadRequest("the name of a topic is null")
     return str(frame[at : at + length], "utf-8", "replace"), at + length
 
 
@@ -94,7 +95,7 @@ def _produce_part(frame: memoryview, at: int) -> tuple[ProducePart, int]:
     partition, size = _SET.unpack_from(frame, at)
     at += _SET.size
     if not 0 <= size <= len(frame) - at:
-        raise BadRequest(f"a message set of {size} bytes, where the request has {len(frame) - at}")
+        raise BadRequest(f"it has a message set of {size} bytes, but only {len(frame) - at} bytes are left")
     return ProducePart(topic, partition, frame[at : at + size]), at + size
 
 
@@ -119,7 +120,7 @@ def encode_offsets(offsets: Sequence[int]) -> bytes:
 
 
 def name_of_request_07(frame: memoryview) -> str | None:
-    """Return the name of a request of Kafka 0.7 if the frame is exactly one, None otherwise."""
+    """Return the name of the request if the frame is exactly one request of Kafka 0.7, None otherwise."""
     try:
         kind, parts = decode_request(frame)
     except BadRequest:

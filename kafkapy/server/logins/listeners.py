@@ -36,7 +36,7 @@ class SaslLogins:
     """
 
     def __init__(self, services: Services, dispatcher: Handler) -> None:
-        missing = no_inter_broker_user(services.config)  # with the stored settings, which the check of the file lacked
+        missing = no_inter_broker_user(services.config)  # checked again, because these settings include the stored ones
         if missing is not None:
             raise missing
         self.services = services

@@ -43,7 +43,8 @@ log = logging.getLogger("kafkapy.server.logins")
 
 
 class PrincipalContext(NamedTuple):
-    """What a principal builder in Python gets: its method `build(context)` returns the principal, as "User:alice".
+    """The argument of a principal builder in Python: the builder's method `build(context)` returns the principal, such
+    as "User:alice".
 
     Attributes:
         listener: The listener's name.
@@ -164,8 +165,8 @@ def _checked_token(name: str, validate: Callable[[str], tuple[str, int]], token:
 def _failed(name: str, error: Exception) -> str:
     """Return the reason of a login that fails because a class of the operator has raised an error.
 
-    Its traceback is a debug line: lines with reasons are a few per second, but anybody can cause as many errors as they
-    like while, for example, the directory with the passwords is away.
+    The traceback is logged with DEBUG only. The number of lines with reasons is limited, that of tracebacks is not, and
+    while, for example, the directory with the passwords is down, anybody can cause as many errors as they like.
     """
     log.debug("%s failed", name, exc_info=error)
     return f"{name}: {type(error).__name__}: {error}"

@@ -39,7 +39,7 @@ class Session:
         self._mechanism = mechanism
         self._began_at = float("-inf")
         self._running = False  # a re-authentication has begun
-        self._exchange: Exchange | None = None  # of this re-authentication; None: it asks for another mechanism
+        self._exchange: Exchange | None = None  # of this re-authentication; None if it asked for another mechanism
         self._other_mechanism = ""
         self.expires_at: float | None = None
 
@@ -76,11 +76,11 @@ class Session:
         """Handle SaslHandshake: begin a re-authentication with the mechanism of the login."""
         now = call.connection.processor.now
         make = SASL_HANDSHAKE.Response
-        # As in Kafka: a session without an end cannot be extended, and at most once a second.
+        # As in Kafka: a session without an end cannot be extended, any other one at most once a second.
         if self.expires_at is None or call.version < 1 or not self._may_begin(now):
             return make(error_code=Errors.ILLEGAL_SASL_STATE, mechanisms=[])
         self._began_at = now
-        # Not those of the login: a password that was changed meanwhile must not extend the session.
+        # The present settings, not those of the login: a password that is invalid by now must not extend the session.
         listener = self._listener = self._logins.listener(call.connection.listener)
         made = listener.mechanism(mechanism)
         if made is None:

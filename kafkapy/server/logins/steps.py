@@ -51,7 +51,8 @@ class Exchange:
         self._pool = pool
 
     def take(self, conn: Connection, token: bytes, done: Callable[[Outcome], object]) -> None:
-        """Take the next message of the client. The exchange does not keep the connection, which refers to it."""
+        """Take the next message of the client. The exchange keeps no reference to the connection, which would be a
+        reference cycle."""
         if not (self.mechanism.may_wait or self._listener.builder_may_wait):
             done(self._outcome(conn, token))
             return
@@ -65,7 +66,7 @@ class Exchange:
 
     def _on_pool(self, conn: Connection, token: bytes, done: Callable[[Outcome], object]) -> None:
         if conn.closed:
-            return  # perhaps one of thousands that have given up meanwhile
+            return  # save the work: thousands of clients may have given up meanwhile
         outcome = self._outcome(conn, token)
         conn.processor.post(_unless_closed, conn, done, outcome)
 

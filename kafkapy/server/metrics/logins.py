@@ -30,7 +30,8 @@ METRICS = metric_table(
 
 
 class LoginMeters:
-    """Counts re-authentications and expired sessions, and logs those that close a connection. For all threads."""
+    """Counts re-authentications and expired sessions, and logs those that close a connection. Any thread may call the
+    methods."""
 
     def __init__(self, counters: Registry, clock: Clock) -> None:
         self._counts = LabelledCounters(counters, METRICS.values())

@@ -1,7 +1,7 @@
-"""The metrics of quotas: what users and client ids have used of them.
+"""The metrics of quotas: how much of them users and client ids have used.
 
-They are labelled by users and client ids, which clients choose: at most MOST of each kind are shown, those that were
-used last.
+The labels are users and client ids, which clients choose. So of each kind of quota, only the MOST quotas that were used
+last are shown.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class RequestMeters:
     A request's time has four stages: queue (before the handler is called), local (in the handler), delayed (in a
     purgatory or on a pool) and send (until the socket has taken the response).
 
-    `slow` is what the dispatcher tells how long each request has taken; None if no request counts as slow.
+    The dispatcher reports to `slow` how long requests have taken; None if no request counts as slow.
     """
 
     def __init__(self, registry: Registry, *, timed: bool, slow: SlowRequests | None = None) -> None:

@@ -19,8 +19,8 @@ log = logging.getLogger("kafkapy.server.slow_requests")
 
 MOST_PRINCIPALS = 100
 OTHERS = "other"  # stands for all principals after the first MOST_PRINCIPALS
-# Requests that wait because the client wants it: for records, or for the other members of its group. Of these, only the
-# time in the handler counts.
+# Requests that wait for records, or for the other members of a group, because the client wants that. Only the time in
+# their handler counts.
 _WAIT_BY_DESIGN = frozenset({"Fetch", "JoinGroup", "SyncGroup"})
 
 METRICS = metric_table(
@@ -31,8 +31,8 @@ METRICS = metric_table(
 
 
 class SlowRequests:
-    """Finds requests that took longer than `longest_s` seconds from their handler's call to their response. For all
-    threads; `clock` returns monotonic seconds."""
+    """Finds requests that took longer than `longest_s` seconds from the call of their handler to their response. Any
+    thread may call the methods; `clock()` returns monotonic seconds."""
 
     def __init__(self, registry: Registry, clock: Clock, longest_s: float) -> None:
         self.longest_s = longest_s
@@ -46,9 +46,9 @@ class SlowRequests:
         return self.clock() - started > self.longest_s
 
     def watch(self, calls: Sequence[Call], started: float, reply: Reply) -> None:
-        """Look how long requests of one connection have taken, to which the handler has returned `reply` after it was
-        called at `started`. If the reply is pending, look again when it is complete. Need not be called for other
-        replies to requests that are not slow."""
+        """Check how long requests of one connection have taken, whose handler was called at `started` and returned
+        `reply`. If the reply is pending, check again when it is complete. Need not be called if the reply is not
+        pending and `is_slow` returns False."""
         seconds = self.clock() - started
         first, count = calls[0], len(calls)
         api, client_id, connection = first.served.api.name, first.client_id, first.connection

@@ -1,4 +1,4 @@
-"""Asks the authorizer for Produce requests, unless the client was found before to be allowed all that they need."""
+"""Authorizes Produce requests. Asks the authorizer only if the remembered rights of the client are not enough."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def writes(broker: Services, call: Call) -> list[Action]:
 
 
 def authorize_transactional(broker: Services, call: Call) -> None:
-    """Authorize a Produce request with records of a transaction, unless all that it needs was allowed before."""
+    """Authorize a Produce request with records of a transaction, unless the remembered rights allow all of it."""
     rights, request = rights_of(broker, call), call.request
     if request.transactional_id not in rights.ids or not rights.writes.issuperset([one for one, _ in request.topics]):
         authorize(broker, call)
 
 
 def authorize(broker: Services, call: Call) -> None:
-    """Ask the authorizer for all that a Produce request needs. Set `call.denied`, and remember what is allowed."""
+    """Ask the authorizer for all actions of a Produce request. Set `call.denied`, and remember the allowed actions."""
     assert broker.authorizer is not None
     rights = rights_of(broker, call)
     call.denied = ask_in_order(broker.authorizer, call, writes(broker, call))
     if call.is_denied("TRANSACTIONAL_ID"):
-        return  # the topics were not asked for, since the transactional id is denied
+        return  # the authorizer was not asked about the topics, since the transactional id is denied
     denied = call.denied_names("TOPIC")
     request = call.request
     broker.rights.remember(rights.writes, [topic for topic, _ in request.topics if topic not in denied])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafkapy.errors import Errors, KafkaError
 
-BATCHES_SINCE = 3  # from here on a request has one record batch per partition; earlier versions have a message set
+BATCHES_SINCE = 3  # a request has one record batch per partition; before this version it has a message set
 ZSTD_SINCE = 7
 AT_MAGIC = 16
 _AT_SIZE = 8
@@ -29,8 +29,8 @@ def is_nothing(version: int, records: memoryview) -> bool:
 
 
 def check(version: int, records: memoryview | None, where: str) -> None:
-    """Raise KafkaError if a Produce request of this version may not hold these records. `where` names the partition in
-    messages."""
+    """Raise KafkaError if a Produce request of this version may not contain these records. `where` is the partition's
+    name for error messages."""
     if not records:
         raise KafkaError(Errors.INVALID_RECORD, f"{where}: a produce request holds one record batch")
     magic = records[AT_MAGIC] if len(records) > AT_MAGIC else 2

@@ -35,9 +35,8 @@ ALL = -1  # acks of a request that waits for all in-sync replicas
 
 # (index, error code, base offset, log append time, log start offset, record errors or None, message or None)
 Answer = tuple[int, int, int, int, int, Any, Any]
-# The position of the answer to one record set: the connection's requests, the list of the topic's answers in the
-# request, the position in that list, the partition's index, and the request. A tuple is created three times as fast as
-# an object.
+# Where the answer to one record set goes: the connection's requests, the list of the topic's answers, the position in
+# that list, the partition's index, and the request. A tuple is created three times as fast as an object.
 Slot = tuple["Asked", list[Answer | None], int, int, ProduceRequest]
 
 ADMIN_CLIENT = "__admin_client"  # the client id that Kafka allows to write to internal topics, for operators' tools
@@ -56,17 +55,18 @@ class Gather:
         self._known: dict[tuple[str, int, int], _Sets] = {}  # by topic, index and acks
 
     def add(self, asked: Asked, refused: Refusals | None = None) -> None:
-        """Add the Produce requests of a connection. The record sets in `refused` are not appended; they get the errors
-        that it has for them."""
-        allowed: set[str] | None = None  # None if there is no authorizer, or it has been asked for the calls already
+        """Add the Produce requests of a connection. The record sets in `refused` are not appended, and get their errors
+        from there."""
+        # The topics that this connection's client may write. None if there is no authorizer, or if the authorizer was
+        # asked about the calls before.
+        allowed: set[str] | None = None
         if self._broker.authorizer is not None and self._broker.authorizer.pool is None:
-            # of this connection, not of those gathered with it
             allowed = rights_of(self._broker, asked.calls[0]).writes
         known = allowed if allowed is not None else ()
         for number, call in enumerate(asked.calls):
             frame: ProduceRequest = call.request
             denied = _denials(call) if call.denied else None
-            is_authorized = allowed is None or frame.in_transaction  # asked already, or nobody has to be asked
+            is_authorized = allowed is None or frame.in_transaction  # transactions were authorized before
             topics: list[tuple[str, list[Answer | None]]] = []
             for topic, partitions in frame.topics:
                 if not is_authorized and topic not in known:
@@ -100,7 +100,7 @@ class Gather:
         if topic in INTERNAL_TOPICS and frame.client_id != ADMIN_CLIENT:
             raise KafkaError(Errors.INVALID_TOPIC_EXCEPTION, f"only the broker itself writes to {topic}")
         if not known.asked or known.asked[-1] is not slot[0]:
-            slot[0].awaited.append(False)  # before the partition can have its results
+            slot[0].awaited.append(False)  # now, because after `append` the results may come on another thread
             known.asked.append(slot[0])
         known.sets.append(records)
         known.slots.append(slot)
@@ -128,8 +128,8 @@ class Gather:
                 self._append_to(of)
 
     def _append_to(self, of: _Sets) -> None:
-        """Append the record sets of one partition. An unexpected exception becomes the error of these record sets;
-        those of other partitions are not affected."""
+        """Append the record sets of one partition. An unexpected exception becomes the error of these record sets, and
+        does not affect other partitions."""
         try:
             self._broker.meters.bytes_in(of.partition.topic, sum(map(len, of.sets)))
             verdicts = of.partition.append(of.sets, of.answered)
@@ -141,8 +141,8 @@ class Gather:
 
 
 def _denials(call: Call) -> dict[str, KafkaError]:
-    """Return an error for each topic of a Produce call that the principal may not write to: all of them if it may not
-    use the transactional id.
+    """Return an error for each topic of a Produce call that the principal may not write to: all topics if the principal
+    may not use the transactional id.
     """
     principal = call.connection.principal
     if call.is_denied("TRANSACTIONAL_ID"):
@@ -156,8 +156,7 @@ def _denials(call: Call) -> dict[str, KafkaError]:
 
 
 class _Sets:
-    """The record sets for one partition, the position in the responses for the answer to each of them, and the requests
-    that contain them."""
+    """The record sets for one partition, the slots for their answers, and the requests that contain them."""
 
     __slots__ = ("asked", "partition", "sets", "slots")
 
@@ -176,8 +175,9 @@ class _Sets:
             # With one replica this is nearly always true, and then no result has to wait for replicas.
             all_replicated = replicated >= partition_log.end[0]
             if self.partition.gone is not None:
-                # Another broker may lead, and the high watermark may count its records: `when_replicated` decides.
-                # Tested after the high watermark was read: only what is read from now on may come from that leader.
+                # This broker has lost the leadership, and the high watermark may count another leader's records:
+                # `when_replicated` decides. `gone` is tested after the high watermark was read: while `gone` is None,
+                # the high watermark counts only records of this leader.
                 replicated, all_replicated = -1, False
             for slot, verdict in zip(self.slots, verdicts, strict=True):
                 asked, answers, place, index, request = slot
@@ -189,8 +189,8 @@ class _Sets:
                     answers[place] = (index, 0, base_offset, append_time, start_offset, None, None)
                 else:
                     asked.not_replicated(self.partition, slot, verdict)
-        except Exception:  # without an answer the connections would wait forever, and keep their receive buffers
-            log.exception("the responses of %s cannot be encoded", self.partition)
+        except Exception:  # otherwise the connections would wait forever, and keep their receive buffers
+            log.exception("the results of the append to %s cannot be stored", self.partition)
             for asked in self.asked:
                 asked.failed = True
         for asked in self.asked:
@@ -258,8 +258,8 @@ class Asked:
         self._unreplicated.append((partition, slot, result))
 
     def _await_replicas(self, pending: Pending) -> None:
-        """Send the responses when each delayed record set is below the high watermark or has timed out. All appends are
-        done, so the frames of the requests are not needed any more."""
+        """Send the responses when each delayed record set is below the high watermark or has timed out. Called when all
+        appends are done, so the frames of the requests are not needed any more."""
         waits, self._unreplicated = self._unreplicated, []
         self.awaited = [True] + [False] * (len(waits) - 1)
 
@@ -269,8 +269,9 @@ class Asked:
             else:
                 self.refuse(slot, error)
             if self.awaited.pop():
-                # The network thread handles a follower's fetch, of which more is to be done than to note the offset.
-                # An error may come from a thread that holds locks, see `Pending.complete`.
+                # Usually this runs on the network thread, in the middle of a follower's fetch: send the response now,
+                # before the rest of the fetch. An error may come from a thread that holds locks, and `Pending.complete`
+                # forbids `at_once` there.
                 pending.complete(self._reply(), at_once=error is None)
 
         for partition, slot, result in waits:
@@ -285,8 +286,9 @@ class Asked:
         if self.failed:
             return [CLOSE]
         if len(self.awaited) > 1:
-            # A race with the last partition, which may answer at any time: it sends the responses through `_pending`.
-            # So `_pending` is set before this thread pops its entry, because only the last pop sends.
+            # A race with the last partition, whose results may come at any time on another thread: that thread then
+            # sends the responses through `_pending`. So set `_pending` before this thread pops its entry: until then,
+            # no other pop is the last one.
             self._pending = pending_of(self.calls)
         if not self.awaited.pop():
             assert self._pending is not None
@@ -318,12 +320,12 @@ class Asked:
                     )
                 elif why := _failures(topics):
                     log.info(
-                        "closing the connection of %r: produce with acks=0 failed, and this is how it learns: %s",
+                        "closing the connection of %r, to tell it that its Produce request with acks=0 has failed: %s",
                         call.client_id,
                         why,
                     )
                     return CLOSE
-        except Exception:  # without an answer the connection would wait forever, and keep its receive buffer
+        except Exception:  # otherwise the connection would wait forever, and keep its receive buffer
             log.exception("the response to a produce request of %r cannot be encoded", self.calls[0].client_id)
             return CLOSE
         return parts or NO_REPLY
@@ -336,7 +338,7 @@ def _failures(topics: list[tuple[str, list[Answer | None]]]) -> str:
         for answer in answers
         if answer is not None and answer[1] != Errors.NONE
     ]
-    # For the log: a request can name very many partitions, and longer names than a topic can have.
+    # Short enough for a log line: a request can name very many partitions, and longer names than a topic can have.
     shown = [f"{topic[:LONGEST_NAME]}-{answer[0]}: {name_of(answer[1])}" for topic, answer in failed[:FAILURES_SHOWN]]
     if len(failed) > FAILURES_SHOWN:
         shown.append(f"and {len(failed) - FAILURES_SHOWN} more")
@@ -344,8 +346,8 @@ def _failures(topics: list[tuple[str, list[Answer | None]]]) -> str:
 
 
 def pending_of(calls: Sequence[Call], *, keeps_buffer: bool = True) -> Pending:
-    """Return a Pending for the responses to all calls, which are of one connection. `keeps_buffer` is True while the
-    records are still in the connection's receive buffer, which must not be reused then."""
+    """Return a Pending for the responses to all calls, which are of one connection. `keeps_buffer`: the records are
+    still in the connection's receive buffer, so it must not be reused yet."""
     if calls[0].pending is not None:
         return calls[0].pending
     pending = Pending(calls[0].connection)

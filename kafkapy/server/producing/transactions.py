@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 # The errors of record sets, by (number of the request, topic, partition).
 Refusals = dict[tuple[int, str, int], KafkaError]
 
-ABORTABLE_SINCE = 11  # from this version on clients know TRANSACTION_ABORTABLE
+ABORTABLE_SINCE = 11  # clients of this or a later version know TRANSACTION_ABORTABLE
 
 _HEAD = struct.Struct(">16xb5xB20xqhi")  # magic, low byte of the attributes, producer id, epoch, base sequence
 _TRANSACTIONAL = 0x10
 
-# Old clients may not retry after these errors. They get NOT_ENOUGH_REPLICAS instead: they retry after it without
-# fetching metadata.
+# Old clients may not retry after these errors. So clients get NOT_ENOUGH_REPLICAS instead, after which they retry
+# without fetching metadata.
 _TRY_AGAIN = frozenset(
     {
         Errors.CONCURRENT_TRANSACTIONS,

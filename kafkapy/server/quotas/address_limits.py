@@ -17,11 +17,11 @@ log = logging.getLogger("kafkapy.server.quotas")
 
 
 class AddressLimits:
-    """Resolves the entities of quotas to IP addresses, and passes all limits on whenever one of them changes.
+    """Resolves the entities of quotas to IP addresses, and passes on all limits whenever one of them changes.
 
-    `apply(default, limits)` gets the limit of all other addresses (None: no limit) and those of single ones.
-    `later(call)` calls `call()` on a thread that may block: a host name has to be looked up. It may raise NoThread
-    or PoolStopped.
+    `apply(default, limits)` gets the limits of single addresses, and the limit of all others (None: no limit).
+    `later(call)` calls `call()`, which looks up host names, on a thread that may block. `later` may raise NoThread or
+    PoolStopped.
     """
 
     def __init__(
@@ -67,8 +67,8 @@ class AddressLimits:
             self._unresolved[name] = str(error)
 
     def resolve_missing(self) -> None:
-        """Look up again the host names that had no address, unless that is still being done: a lookup may take long.
-        Call this once in a while, on one thread.
+        """Look up again the host names that had no address, unless an earlier call is still doing so: a lookup may take
+        long. Call this once in a while, on one thread. Raises NoThread and PoolStopped.
         """
         with self._lock:
             names = list(self._unresolved)
@@ -91,7 +91,7 @@ class AddressLimits:
         try:
             found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
-            if self._unresolved.get(name) != str(error):  # one line, not one for each attempt
+            if self._unresolved.get(name) != str(error):  # log each error once, not for each attempt
                 log.error("the quota of %s is not applied as long as the name has no address: %s", name, error)
             with self._lock:
                 if name in self._limits:

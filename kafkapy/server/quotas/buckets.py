@@ -14,7 +14,7 @@ from kafkapy.server.quotas.levels import Pair
 
 MOST = 10_000  # buckets of one kind of quota
 EXPIRY_MS = 3_600_000
-STATISTICS = Windows(2, 30_000)  # of what is only shown: Kafka's metrics.num.samples and metrics.sample.window.ms
+STATISTICS = Windows(2, 30_000)  # for rates that are only shown: metrics.num.samples and metrics.sample.window.ms
 
 
 class Bucket:
@@ -34,7 +34,7 @@ class Bucket:
 
     @property
     def last_ms(self) -> int:
-        """Return when it was last used, or until when its clients are throttled if that is later."""
+        """Return the time of the last use, or the end of its clients' throttling if that is later, in ms."""
         return max(self.rate.last_ms, self._until_ms)
 
     def record(self, value: float, now: int) -> int:
@@ -42,14 +42,14 @@ class Bucket:
         return self.rate.record_and_throttle(value, self.limit, now)
 
     def add(self, value: float, now: int) -> None:
-        """Count `value`, which may be negative to take back what was counted, without a look at the limit."""
+        """Count `value` without checking the limit. A negative `value` takes back what was counted."""
         self.rate.record(value, now)
 
     def take(self, tokens: float, now: int, *, strict: bool) -> tuple[bool, int]:
-        """Take tokens. Return whether they were taken, and for how many ms the client is throttled.
+        """Take tokens. Return (True if they were taken, for how many ms the client is throttled).
 
-        A `strict` quota takes tokens only if none is missing; then the client is not throttled, even if some are
-        missing afterwards. Other quotas always take them.
+        With `strict`, tokens are taken only if none is missing; then the client is not throttled, even if tokens are
+        missing afterwards. Without `strict`, they are always taken.
         """
         assert self.tokens is not None
         with self.lock:
@@ -60,14 +60,14 @@ class Bucket:
             return True, 0 if strict else self.tokens.throttle_ms(self.limit, now)
 
     def used(self, now: int) -> float:
-        """Return the present rate, for tokens the number of those that are left."""
+        """Return the current rate; for a bucket of tokens, the number of tokens that are left."""
         if self.tokens is None:
             return self.rate.measure(now)
         with self.lock:
             return self.tokens.count(self.limit, now)
 
     def present_rate(self, now: int) -> float:
-        """Return the present rate; for tokens that of the last minute."""
+        """Return the current rate; for a bucket of tokens, the rate of the last minute."""
         return self.rate.measure(now)
 
     def throttled(self, ms: int, now: int) -> None:
@@ -80,7 +80,7 @@ class Bucket:
             self._throttles.record(1, now)
 
     def mean_throttle_ms(self, now: int) -> float | None:
-        """Return the mean of the throttle times in the last samples, None if there is none."""
+        """Return the mean throttle time, in ms, in the last samples; None if no client was throttled."""
         with self.lock:
             if self._throttle_times is None or self._throttles is None:
                 return None
@@ -92,7 +92,7 @@ class Buckets:
     """The buckets of one kind of quota, at most `most`, which are created by `make(shares, now)`. The caller's lock
     protects them.
 
-    `on_removed` is called when buckets were removed: what refers to them must look them up again.
+    `on_removed` is called after buckets were removed, so that clients look up their buckets again.
     """
 
     def __init__(self, make: Callable[[Pair, int], Bucket], on_removed: Callable[[], object], most: int = MOST) -> None:
@@ -111,9 +111,11 @@ class Buckets:
         return self._buckets.get(shares)
 
     def get(self, shares: Pair, now: int) -> Bucket:
-        """Return the bucket of those who share a quota. It is created if there is none; if there are too many, those
-        that were not used for the longest time are removed, many at a time so that this is rarely done. The buckets of
-        clients that are throttled are the last to go: a client could otherwise end its throttling by inventing ids."""
+        """Return the bucket of the clients that share a quota, and create it if it does not exist.
+
+        If there are too many buckets, the least recently used tenth is removed. The buckets of throttled clients are
+        removed last: a client could otherwise end its throttling by inventing client ids.
+        """
         bucket = self._buckets.get(shares)
         if bucket is None:
             if len(self._buckets) >= self._most:

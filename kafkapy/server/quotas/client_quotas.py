@@ -1,14 +1,14 @@
 """The quotas of a broker's clients, and what the clients have used of them. Sources: ClientQuotaManager,
 ClientRequestQuotaManager, ControllerMutationQuotaManager, and KafkaApis for what is counted when.
 
-What a request has used is counted when its response is encoded. If that exceeds a quota, the response has the throttle
+The usage of a request is counted when its response is encoded. If it exceeds a quota, the response has the throttle
 time, and the connection is muted: nothing is read from it before that time is over. Its pending responses are sent. A
 timer of the network thread ends the mute, so no thread waits.
 
 - Produce counts the bytes of the request, after its records were appended; before that if the quota will certainly not
   be exceeded.
-- Fetch counts the bytes of the response. If that exceeds a quota, an empty response is sent instead, and its bytes are
-  not counted.
+- Fetch counts the bytes of the response. If they exceed a quota, an empty response is sent instead, and no bytes are
+  counted.
 - All requests count the time of the handler on a thread, in percent of one thread's time. The throttle time is one
   window at most. Requests between brokers are exempt, and so are Produce requests with acks=0.
 - CreateTopics, DeleteTopics and CreatePartitions count partitions: see `mutations`.
@@ -41,7 +41,7 @@ _LONGEST_NAME: Final = 1000  # characters of a client id, as in paths, that are 
 
 
 class _Kind:
-    """One of the four kinds of quotas: its limits by entity, and what was used of them."""
+    """One of the four kinds of quotas: its limits by entity, and their usage."""
 
     def __init__(self, windows: Windows, on_removed: Callable[[], None], *, of_tokens: bool = False) -> None:
         self.windows = windows
@@ -51,10 +51,10 @@ class _Kind:
 
 
 class Client:
-    """The buckets of a connection's client, None for quotas that are not set for anybody.
+    """The buckets of a connection's client, None for kinds of quotas that are set for no entity.
 
-    most_to_fetch   the size of the largest Fetch response that does not exceed the quota if nothing else is fetched.
-    fetching        the Usage of all its Fetch requests, as long as their time is not counted; None if nothing is.
+    most_to_fetch   the size of the largest Fetch response that does not exceed the quota if nothing else is fetched
+    fetching        the Usage that all Fetch requests share if only their bytes are counted; None if no bytes are
     """
 
     __slots__ = ("consumer", "fetching", "generation", "id", "most_to_fetch", "mutation", "producer", "request")
@@ -70,7 +70,7 @@ class Client:
 
 
 class InUse(NamedTuple):
-    """A quota that applies to a client, the user and client id for which it was set, and what is in use of it."""
+    """A quota that applies to a client, the user and client id for which it was set, and how much of it is in use."""
 
     key: str
     entity: Pair
@@ -87,13 +87,13 @@ class ClientQuotas:
     def __init__(self, clock: Clock, windows: Windows, mutation_windows: Windows) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._generation = 0  # is another after each change of the limits, and when buckets were removed
+        self._generation = 0  # grows with each change of the limits, and when buckets are removed
         self._longest_ms = windows.ms
-        self.burst_s = (windows.number - 1) * (windows.ms / 1000)  # a client may use so many seconds' worth at once
+        self.burst_s = (windows.number - 1) * (windows.ms / 1000)  # a client may use this many seconds' quota at once
         self._kinds = {key: _Kind(windows, self._renew) for key in (PRODUCER, CONSUMER, REQUEST)}
         self._kinds[MUTATION] = _Kind(mutation_windows, self._renew, of_tokens=True)
         self._exempt = Rate(STATISTICS)
-        self.count_time = False  # whether the time of requests is measured, because a quota for it is set
+        self.count_time = False  # whether a quota of request time is set, so that the time of requests is measured
 
     # --- the limits
 
@@ -132,7 +132,7 @@ class ClientQuotas:
             client = call.connection.quota_client = self._look_up(call.connection.principal, call.client_id)
         what = call.served.quota
         if what == PRODUCE:
-            # Nearly all Produce requests are far below the quota of bytes. Those are counted here: it takes less time.
+            # Nearly all Produce requests are far below the quota of bytes, and it takes less time to count them here.
             bucket, now = client.producer, now or self._clock.monotonic()
             if bucket is None or bucket.rate.record_if_far_below(size, bucket.limit, int(now * 1000)):
                 if client.request is not None:
@@ -186,8 +186,8 @@ class ClientQuotas:
     def _throttle(
         self, call: Call, usage: Usage, ms: int, bucket: Bucket | None, now: int, *, exempt: bool = False
     ) -> None:
-        """Count the time of a request. Mute its connection for as long as the quotas that it exceeds demand; `ms` is
-        that for the quota of `bucket`."""
+        """Count the time of a request, and mute its connection for the longest throttle time of its quotas. `ms` is the
+        throttle time of the quota of `bucket`."""
         client = usage.client
         if client.request is not None:
             percent = usage.seconds() * 100
@@ -213,7 +213,7 @@ class ClientQuotas:
 
     def _look_up(self, principal: str, client_id: str) -> Client:
         user, client = path_name(principal.partition(":")[2]), path_name(client_id)
-        if len(client) > _LONGEST_NAME:  # a client can choose 10,000 of 32,767 characters
+        if len(client) > _LONGEST_NAME:  # a client can invent 10,000 client ids of 32,767 characters
             client = f"{client[:_LONGEST_NAME]}-{hash(client_id):x}"
         now = self.now_ms()
         with self._lock:
@@ -229,7 +229,7 @@ class ClientQuotas:
         return bucket
 
     def expire(self) -> None:
-        """Forget what clients have used that sent nothing for an hour."""
+        """Forget the usage of clients that have sent nothing for an hour."""
         now = self.now_ms()
         with self._lock:
             for kind in self._kinds.values():
@@ -238,14 +238,14 @@ class ClientQuotas:
     # --- what is shown
 
     def usage(self, user: str, client_id: str) -> list[InUse]:
-        """Return the quotas that apply to a client, with what is in use of them."""
+        """Return the quotas that apply to a client, with their usage."""
         found = []
         for key in KEYS:
             shares, entity, limit = self.applied(key, user, client_id)
             if entity is not None and limit is not None:
                 bucket = self._find(key, shares)
                 used = 0.0 if bucket is None else bucket.used(self.now_ms())
-                if key == MUTATION and bucket is not None:  # the tokens that are missing, as a share of the limit
+                if key == MUTATION and bucket is not None:  # the tokens missing from a full bucket, per second
                     used = limit - used / self._kinds[key].windows.seconds
                 found.append(InUse(key, entity, limit, used))
         return found
@@ -255,7 +255,7 @@ class ClientQuotas:
             return self._kinds[key].buckets.find(shares)
 
     def used(self, key: str, shares: Pair) -> float:
-        """Return the present rate of those who share a quota; for controller_mutation_rate the tokens that are left."""
+        """Return the current rate of the clients that share a quota; for controller_mutation_rate the tokens left."""
         bucket = self._find(key, shares)
         return 0.0 if bucket is None else bucket.used(self.now_ms())
 
@@ -292,5 +292,5 @@ class Mutations:
             raise KafkaError(Errors.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
 
     def throttle_ms(self, now: int) -> int:
-        """Return for how long the connection is throttled from `now` on."""
+        """Return for how many ms the connection is throttled from `now` on."""
         return max(0, self._until_ms - now)

@@ -22,8 +22,8 @@ RESOLVE_S = 60.0  # how often host names without an address are looked up again
 
 
 def follow_quotas(services: Services, tree: Tree, scheduler: Scheduler) -> None:
-    """Apply the stored quotas from now on, and every change of them. `services.quotas` is None as long as no quota is
-    set, so that requests need not be counted."""
+    """Apply the stored quotas, and from now on every change of them. `services.quotas` is None as long as no quota of
+    users and client ids is set, so that requests need not be counted."""
     clients = services.client_quotas = ClientQuotas(
         services.clock, quota_windows(services.config), mutation_windows(services.config)
     )

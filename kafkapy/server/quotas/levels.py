@@ -1,7 +1,6 @@
 """Which of the eight levels of quotas applies to a client, and with whom the client shares it.
 
-Source: ClientQuotaManager. Names of users and client ids are those in paths (`path_name`), so that nobody can be called
-like DEFAULT.
+Source: ClientQuotaManager. Users and client ids are named as in paths (`path_name`), so that no name equals DEFAULT.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ Limits = Mapping[Pair, float]  # of one kind of quota, by the entity that has it
 
 
 class Applied(NamedTuple):
-    """The quota that applies to a client: those with the same `shares` use it together. `entity` is the user and client
-    id for which it was set, None if there is no limit."""
+    """The quota that applies to a client. Clients with the same `shares` share the quota. `entity` is the user and
+    client id for which it was set, None if there is no limit."""
 
     shares: Pair
     entity: Pair | None
@@ -29,9 +28,9 @@ def levels(user: str, client_id: str) -> list[tuple[Pair, Pair]]:
     """Return the entities whose quotas can apply to a client, in the order of precedence, each with the pair of user
     and client id that shares it.
 
-    A quota for a pair of user and client id, named or by default, is each client id's own. A quota for a user alone is
-    shared by all client ids of the user, one for a client id alone by all users with it. As in Kafka, only quotas for
-    users apply to a client without a client id.
+    A quota for a user and a client id, each named or the default, applies to each such pair by itself. A quota for a
+    user alone is shared by all client ids of the user, a quota for a client id alone by all users with this client id.
+    As in Kafka, only quotas for users apply to a client without a client id.
     """
     if not client_id:
         return [((user, ""), (user, "")), ((DEFAULT, ""), (user, ""))]
@@ -49,10 +48,10 @@ def levels(user: str, client_id: str) -> list[tuple[Pair, Pair]]:
 
 
 def applied(limits: Limits, user: str, client_id: str, kinds: Collection[Kind] = ()) -> Applied:
-    """Return the quota that applies to a client: that of the first level that has one.
+    """Return the quota that applies to a client: the quota of the first level that has one.
 
-    `kinds` are those of the entities that have quotas, or had some earlier: as in Kafka they decide with whom clients
-    without a limit are counted.
+    `kinds` are the kinds of the entities that have quotas, or had some earlier. As in Kafka, they decide with which
+    other clients a client without a limit is counted.
     """
     for entity, shares in levels(user, client_id):
         limit = limits.get(entity)

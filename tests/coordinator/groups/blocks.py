@@ -1,4 +1,4 @@
-"""The batches of a MemoryLog, as the bytes that a load reads."""
+"""Encodes the batches of a MemoryLog as the blocks of bytes that a load reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JoinGroup as in Kafka 3.9's GroupCoordinator: who may join, with which id, and the responses."""
+"""JoinGroup as in Kafka 3.9's GroupCoordinator: which members may join, their ids, and the responses."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_the_initial_delay_is_extended_while_members_join() -> None:
     world.timer.advance(2.9)
     assert not first.is_answered
     second = world.join(rebalance_ms=10_000)
-    world.timer.advance(2.9)  # 5.8 s: the delay began again at 3 s
+    world.timer.advance(2.9)  # at 5.8 s: at 3 s the delay began again
     assert not first.is_answered
     world.timer.advance(0.3)
     assert first.answer.generation_id == second.answer.generation_id == 1
@@ -167,7 +167,7 @@ def test_after_lowering_group_max_size_the_last_to_rejoin_are_refused() -> None:
 
 
 def test_a_new_member_that_waits_too_long_is_removed() -> None:
-    """The member cannot heartbeat yet, so it may have given up and joined again with another id."""
+    """The member cannot send heartbeats yet, so it may have given up and joined again with another id."""
     world = World()
     (first,) = world.stable(1, session_ms=1_800_000, rebalance_ms=1_800_000)
     asked = world.join(session_ms=6000, rebalance_ms=1_800_000)

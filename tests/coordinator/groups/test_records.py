@@ -1,4 +1,4 @@
-"""The records of groups: their bytes, and the groups loaded from them."""
+"""The group metadata records: their bytes, and the groups that a load makes of them."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def subscription(*topics: str) -> bytes:
 
 
 def shape(group: Group) -> Any:
-    """Return the values of a group that a restart must not change."""
+    """Return the part of a group's state that a restart must not change."""
     members = [
         (one.id, one.instance_id, one.client_id, one.client_host, one.session_ms, one.rebalance_ms, one.assignment)
         for one in group.members.values()

@@ -1,4 +1,4 @@
-"""Static members (KIP-345): they rejoin with a new id, their old id is fenced, and they can be removed."""
+"""Static members (KIP-345) rejoin with a new id, their old id is fenced, and they can be removed."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from tests.coordinator.groups.world import Asked, World
 
 
 def joined(world: World, members: int) -> tuple[list[str], int]:
-    """Return a group that waits for the leader's assignment: the member ids, the leader's first, and the generation."""
+    """Make a group wait for the leader's assignment. Return (member ids, with the leader's first, generation)."""
     asked = [world.join() for _ in range(members)]
     world.timer.advance(0.01)
     return [one.answer.member_id for one in asked], asked[0].answer.generation_id

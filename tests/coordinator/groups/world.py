@@ -1,4 +1,4 @@
-"""A group coordinator with one shard, and its clients; tests control its log, clock and timer."""
+"""A group coordinator with one shard, and its clients. Tests control its log, clock and timer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class HandEntry:
 
 
 class HandTimer:
-    """A Timer whose callbacks are called by `advance`, on the caller's thread, in order of time."""
+    """A timer whose `advance` calls the due callbacks on the caller's thread, in order of time."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
@@ -63,7 +63,7 @@ class HandTimer:
 
 
 class OneShard:
-    """Shards with a single shard that has every group."""
+    """A stand-in for `Shards`, with a single shard that has every group."""
 
     is_loading = False
 
@@ -79,7 +79,7 @@ class OneShard:
 
 
 class Asked:
-    """A request in progress: `answer` is its response, None until there is one."""
+    """A request in progress. `answer` is its response, None until there is one."""
 
     def __init__(self) -> None:
         self.answers: list[Any] = []
@@ -141,7 +141,7 @@ class World:
         return self.shard.machine.groups[GROUP]
 
     def group_records(self) -> list[Any]:
-        """Return the group's records, decoded; None for a tombstone."""
+        """Return the group's records, decoded, with None for a tombstone."""
         return [
             None if value is None else decode_group(value)
             for key, value in self.log.records
@@ -209,7 +209,7 @@ class World:
         return asked.code
 
     def leave(self, *members: str, instances: Sequence[str] = (), group: str = GROUP) -> list[int] | int:
-        """Return the members' error codes, or the response's error code if it has one."""
+        """Send LeaveGroup. Return the members' error codes, or the response's error code if it has one."""
         asked = Asked()
         leaving = [LEAVE_GROUP.Request.Members(member_id=id) for id in members]
         leaving += [LEAVE_GROUP.Request.Members(member_id="", group_instance_id=id) for id in instances]
@@ -229,7 +229,7 @@ class World:
     # --- whole rebalances
 
     def stable(self, members: int = 1, **how: Any) -> list[str]:
-        """Return the member ids of a stable group, the leader's first; each member's assignment is its id."""
+        """Make a stable group. Return the member ids, with the leader's first. Each member's assignment is its id."""
         instances = how.pop("instances", [None] * members)
         asked = [self.join(instance=instance, **how) for instance in instances]
         self.timer.advance(self.settings["group.initial.rebalance.delay.ms"] / 1000 + 0.01)

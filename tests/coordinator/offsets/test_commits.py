@@ -1,4 +1,4 @@
-"""Commits whose append waits or fails, and the resulting log."""
+"""Offset commits, alone, in transactions and with deletions, whose appends may wait or fail; and the resulting log."""
 
 from collections.abc import Callable
 from typing import Any
@@ -87,7 +87,7 @@ def test_the_limit_of_metadata_counts_utf_16_units(world: World) -> None:
         world.offset("t", 0, 1, "éééé"), world.offset("t", 1, 1, "😀😀"), world.offset("t", 2, 1, "😀😀é")
     ) == [NONE, NONE, too_long]
     world.settings["offset.metadata.max.bytes"] = 1 << 20
-    # longer than a string in a record can be, though the setting allows it
+    # the setting allows this length, but a string in a record does not
     assert world.commit(world.offset("t", 0, 1, "é" * 16384)) == [too_long]
 
 
@@ -179,7 +179,7 @@ def test_a_shard_ends_if_there_is_no_memory_to_commit_the_offsets_of_a_transacti
     world.offsets.transaction_ended(7, 5, True)
     assert world.shard.state == FAILED
     with pytest.raises(KafkaError) as refused:
-        world.codes("g", ("t", 0))  # would return the offset before the transaction as stable
+        world.codes("g", ("t", 0))  # must not return the offset before the transaction
     assert refused.value.code == Errors.NOT_COORDINATOR
 
 
@@ -265,7 +265,7 @@ def test_a_group_of_other_members_than_consumers_keeps_its_offsets(world: World)
 def test_a_failed_deletion_keeps_the_group(world: World) -> None:
     world.commit(world.offset("t", 0, 1))
     world.log.fails = KafkaError(Errors.KAFKA_STORAGE_ERROR, "in this test")
-    assert delete(world, ("t", 0)) == (NONE, [NONE])  # as Kafka answers
+    assert delete(world, ("t", 0)) == (NONE, [NONE])  # Kafka also answers with NONE
     assert world.committed() == {("t", 0): 1}
     world.log.fails = None
     assert world.commit(world.offset("t", 0, 2)) == [NONE]
@@ -330,7 +330,7 @@ def test_a_pending_commit_of_a_transaction_is_deleted_too(world: World, deletion
     answer = world.begin_commit(world.offset("t", 0, 5), world.offset("u", 0, 6), producer=Producer(5, 0))
     deletion(world)
     assert world.codes("g", ("t", 0), ("u", 0)) == [NONE, Errors.UNSTABLE_OFFSET_COMMIT]
-    again = world.begin_commit(world.offset("t", 0, 1), producer=Producer(6, 0))  # of the topic created again
+    again = world.begin_commit(world.offset("t", 0, 1), producer=Producer(6, 0))  # to the topic created again
     world.log.release()
     assert (answer, again) == ([[NONE, NONE]], [[NONE]])
     world.offsets.transaction_ended(7, 5, True)
@@ -378,7 +378,7 @@ def test_a_failed_deletion_of_a_topics_offsets_is_logged_once(world: World, capl
 
 
 def test_a_partition_stays_unstable_when_one_of_two_commits_of_a_transaction_fails(world: World) -> None:
-    """The append of the first commit fails; that of the second, which is already in progress, succeeds."""
+    """The append of the first commit fails, and that of the second, which is already in progress, succeeds."""
     producer = Producer(5, 0)
     world.commit(world.offset("t", 0, 1))
     world.log.held = True

@@ -1,4 +1,4 @@
-"""Expiry of offsets by Kafka's rules: GroupMetadata.removeExpiredOffsets."""
+"""Offsets expire by the rules of Kafka's GroupMetadata.removeExpiredOffsets."""
 
 from typing import Any
 

@@ -34,7 +34,7 @@ def deleted(group: str, topic: str, partition: int) -> Record:
 
 
 class Log:
-    """Batches with the offsets that they have in a log."""
+    """Encodes batches with the offsets that they would have in a log."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -72,7 +72,7 @@ def pending(*partitions: int, producer: int | None = None) -> PendingCommit:
 
 
 def staged(store: OffsetStore, *offsets: tuple[int, int]) -> None:
-    """Commit (partition, offset) pairs of t in producer 5's transaction."""
+    """Commit (partition, offset) pairs of topic t in a transaction of producer 5, which stays open."""
     commit = pending(*(partition for partition, _ in offsets), producer=5)
     store.commit_begins(commit)
     store.apply([committed("g", "t", partition, offset) for partition, offset in offsets], Producer(5, 0))
@@ -295,7 +295,7 @@ def test_memory_of_the_table_is_small_and_reused() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_any_history_matches_the_model(seed: int) -> None:
-    """Replayed and applied records have the same result as a plain model: a dict, and lists of open transactions."""
+    """Replayed and applied records have the same result as a plain model: dicts of offsets and open transactions."""
     draw = random.Random(seed)
     log, live = Log(), OffsetStore()
     model: dict[tuple[str, str, int], tuple[int, int]] = {}

@@ -20,7 +20,7 @@ NewOffset = tuple[str, list[tuple[int, int, int, str, int]]]  # an element of Ne
 
 
 class OneShard:
-    """The methods of Shards that OffsetManager calls."""
+    """A stand-in for `Shards` with one shard, and with the methods that OffsetManager calls."""
 
     def __init__(self, shard: Shard[GroupMachine]) -> None:
         self.shard = shard
@@ -42,7 +42,7 @@ class OneShard:
 
 
 class World:
-    """`settings` may be changed at any time."""
+    """An offset manager with a manual clock. Tests may change `settings` at any time."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -75,7 +75,7 @@ class World:
         generation: int = -1,
         expires: int = -1,
     ) -> list[list[int]]:
-        """Start a commit and return a list that gets the codes when they are known."""
+        """Start a commit. Return a list that gets the error codes when the commit is answered."""
         codes: list[list[int]] = []
         now_ms = self.clock.time_ms()
         commit = Commit(group, member, None, generation, list(offsets), producer, now_ms, expires)
@@ -93,7 +93,7 @@ class World:
         }
 
     def codes(self, group: str, *partitions: tuple[str, int]) -> list[int]:
-        """Return the codes of a fetch with require_stable."""
+        """Return the error codes of an offset fetch with require_stable."""
         return [code for code, _ in self.offsets.fetch(group, partitions, require_stable=True)]
 
     def group(self, group_id: str = "g") -> Group:

@@ -17,7 +17,7 @@ def world() -> World:
 
 
 def marked(world: World, producer: Producer, commit: bool = True) -> list[tuple[str, int]]:
-    """Return the partitions with a marker. Check that all markers are equal."""
+    """Return the partitions with a marker. Assert that all markers are equal."""
     assert {one[:3] for one in world.markers.written} <= {(producer, LEADER_EPOCH, commit)}
     return [one[3] for one in world.markers.written]
 
@@ -101,7 +101,7 @@ def test_a_deleted_topic_does_not_delay_a_transaction(world: World) -> None:
 def test_a_partition_with_a_later_producer_epoch_needs_no_marker(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """In this state Kafka leaves the transactional id unusable."""
+    """Here Kafka's coordinator would leave the transactional id unusable."""
     producer = world.producer("tx")
     world.add("tx", producer, P, Q)
     world.markers.codes[P] = Errors.INVALID_PRODUCER_EPOCH
@@ -191,8 +191,8 @@ def test_a_record_that_cannot_be_read_stops_the_load(world: World) -> None:
 
 
 def test_the_answer_to_a_marker_waits_for_no_lock_of_the_shard(world: World) -> None:
-    """The thread that brings the answer may hold the lock of a group shard. The other order of the two locks is that
-    of a transaction's end, which writes a marker to the group's partition."""
+    """A deadlock: the thread that brings the answer may hold the lock of a group shard, and the end of a transaction,
+    which writes a marker to the group's partition, takes the two locks in the other order."""
     producer = world.producer("tx")
     world.add("tx", producer, P)
     world.markers.held = True

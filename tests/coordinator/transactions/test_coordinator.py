@@ -19,7 +19,7 @@ def world() -> World:
 
 
 def exhausted(world: World, transactional_id: str = "tx") -> Producer:
-    """Return the producer with the last epoch of a producer id."""
+    """Set the producer epoch of the transactional id to the last one. Return the producer."""
     producer = world.producer(transactional_id)
     entry = world.machine.entries[transactional_id]
     assert entry.state is not None
@@ -31,7 +31,7 @@ def exhausted(world: World, transactional_id: str = "tx") -> Producer:
 
 
 def test_a_new_client_is_not_logged_at_info(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "kafkapy"):  # Spark begins with each task of each epoch
+    with caplog.at_level(logging.INFO, "kafkapy"):  # Spark does this for each task of each epoch
         world.init("tx")
         world.init("tx")
     assert caplog.records == []
@@ -233,7 +233,7 @@ def test_an_append_that_fails_changes_nothing(world: World, failure: int, code: 
     assert world.add("tx", producer, P) == Errors.NONE
     world.log.fails = KafkaError(failure)
     assert world.commit("tx", producer) == code
-    assert world.init("tx") == code  # the fence
+    assert world.init("tx") == code  # the append that fences fails, too
     assert world.state("tx") == "Ongoing"
     assert not world.markers.written
 
@@ -274,7 +274,7 @@ def test_lists_are_filtered_by_state_producer_and_duration(world: World) -> None
     assert names(states=frozenset({"Nonsense"})) == set()
     assert names(producer_ids=frozenset({idle.id, done.id})) == {"idle", "done"}
     assert names(duration_ms=4999) == {"idle", "working", "done"}
-    assert names(duration_ms=5000) == {"idle", "done"}  # as in Kafka, where no transaction began at -1
+    assert names(duration_ms=5000) == {"idle", "done"}  # in Kafka, an idle id counts as begun at -1
     assert names(duration_ms=0, states=frozenset({"Ongoing"})) == {"working"}
     assert Filters(states=frozenset({"Ongoing", "Nonsense"})).unknown_states == ["Nonsense"]
     assert Listed("done", done.id, "CompleteAbort") in world.coordinator.list(Filters())

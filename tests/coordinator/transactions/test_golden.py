@@ -1,4 +1,4 @@
-"""The `__transaction_state` partitions of Kafka 3.9.1: they load, and each record follows by our transitions."""
+"""The `__transaction_state` partitions of Kafka 3.9.1 load, and our transitions lead from each record to the next."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +30,7 @@ def stored(log: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def follow(before: TransactionState | None, after: TransactionState) -> list[TransactionState | None]:
-    """Return the states that our transitions can reach with the time, producer id and partitions of the next record."""
+    """Return the states that our transitions reach with the time, producer id and partitions of the next record."""
     now = after.last_update_ms
     if before is None:
         return [transitions.created(after.producer_id, after.timeout_ms, now)]

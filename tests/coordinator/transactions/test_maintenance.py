@@ -77,7 +77,7 @@ def test_time_outs_begin_again_after_a_restart(world: World) -> None:
 
 
 def test_one_transaction_is_aborted_at_a_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests that wait for the shard run between two of the aborts."""
+    """Requests that wait for the shard can run between two aborts."""
     for number in range(20):
         world.add(f"tx-{number}", world.producer(f"tx-{number}", timeout_ms=1000), P)
     aborted_by_turn: list[int] = []

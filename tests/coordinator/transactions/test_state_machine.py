@@ -1,4 +1,4 @@
-"""Random requests, failing appends, slow markers and restarts, and the invariants of transactions."""
+"""The invariants of transactions hold with random requests, failing appends, slow markers and restarts."""
 
 from random import Random
 
@@ -39,7 +39,7 @@ REFUSALS = {
 
 
 class CheckedWorld(World):
-    """Check that no transaction is both committed and aborted: each marker agrees with the state logged before it."""
+    """A world that asserts that each marker agrees with the logged state, so no transaction both commits and aborts."""
 
     def on_marker(self, producer: Producer, commit: bool, partition: TopicPartition) -> None:
         decided = [state for state in self.states_in_log() if state is not None and state.producer_id == producer.id][
@@ -51,7 +51,7 @@ class CheckedWorld(World):
 
 
 class Transactions(RuleBasedStateMachine):
-    """Clients that remember the producers from InitProducerId responses, and mix them up."""
+    """Random requests of clients that keep the producers from InitProducerId responses, and mix them up."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class Transactions(RuleBasedStateMachine):
 
     @rule(seed=st.integers(0, 1 << 32), count=st.integers(3, 12))
     def requests(self, seed: int, count: int) -> None:
-        """Run a few requests, drawn by weight: hypothesis alone would seldom reach a commit."""
+        """Run a few requests, drawn by weight, since hypothesis alone would seldom reach a commit."""
         random = Random(seed)
         for _ in range(count):
             name = random.choice(NAMES)
@@ -94,7 +94,7 @@ class Transactions(RuleBasedStateMachine):
             self._code(code)
             if code == Errors.NONE:
                 if expected is not None and producer == self.given[name][-1]:
-                    return  # the client retries an answered request
+                    return  # the request repeats one that was answered
                 assert producer not in self.given[name], "an epoch went back"
                 self.given[name].append(producer)
 
@@ -120,7 +120,7 @@ class Transactions(RuleBasedStateMachine):
         self.world.coordinator.end(name, *self._producer(name, random), False, self._code)
 
     def use_up_epochs(self, name: str, random: Random) -> None:
-        """Use up the epochs of an id, as 32,000 earlier clients would have."""
+        """Use up the epochs of an id, as 32,000 earlier clients would do."""
         entry = self.world.machine.entries.get(name)
         if entry is None or entry.state is None or entry.pending is not None or entry.state.state not in IDLE:
             return
@@ -159,7 +159,7 @@ class Transactions(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         old_log = self.world.log
-        old_log.fails = KafkaError(Errors.NOT_LEADER_OR_FOLLOWER)  # for the clients whose appends still wait
+        old_log.fails = KafkaError(Errors.NOT_LEADER_OR_FOLLOWER)  # the result of appends that still wait
         old_log.release()
         old_log.fails = None
         self.world.restart()
@@ -202,7 +202,7 @@ class Transactions(RuleBasedStateMachine):
     @precondition(lambda self: any(one.state for one in self.world.machine.entries.values()))
     @rule()
     def everything_comes_to_an_end(self) -> None:
-        """Once nothing fails any more, and open transactions have timed out, every transaction is complete."""
+        """Stop all failures, let open transactions time out, and assert that every transaction is complete."""
         world = self.world
         world.markers.codes.clear()
         world.log.fails = None

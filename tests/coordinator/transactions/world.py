@@ -1,4 +1,4 @@
-"""A transaction coordinator with one shard; tests control its log, clock, timer and markers."""
+"""A transaction coordinator with one shard. Tests control its log, clock, timer and markers."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ SETTINGS = TransactionSettings(
 
 
 class MemoryMarkers:
-    """Records the markers written: (producer, coordinator epoch, commit, partition).
+    """Records the written markers: (producer, coordinator epoch, commit, partition).
 
-    `codes` are the error codes of partitions; while `held`, markers are written only by `release`.
+    `codes` are the error codes of partitions. While `held` is True, markers are written only by `release`.
     """
 
     def __init__(self, on_write: Callable[[Producer, bool, TopicPartition], None]) -> None:
@@ -74,7 +74,7 @@ class MemoryMarkers:
 
 
 class OneShard:
-    """The Shards of a topic with a single partition."""
+    """A stand-in for `Shards`, with the single partition of a topic."""
 
     def __init__(self, shard: Shard[TransactionMachine]) -> None:
         self.shard = shard
@@ -91,7 +91,7 @@ class OneShard:
 
 
 class World:
-    """`restart` loses everything except the log, the clock and the allocated producer ids."""
+    """A coordinator and its clients. `restart` keeps only the log, the clock and the allocated producer ids."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -132,12 +132,12 @@ class World:
             self.pooled.pop(0)()
 
     def release_markers(self) -> None:
-        """Write the markers that were held. Their answers come on the timer's thread."""
+        """Write the held markers, and let the timer's thread bring their answers."""
         self.markers.release()
         self.timer.advance(0)
 
     def on_marker(self, producer: Producer, commit: bool, partition: TopicPartition) -> None:
-        """Called before a marker is written; subclasses check it."""
+        """Called before a marker is written. Subclasses check the marker."""
 
     # --- requests; each returns None if it is not answered yet
 
@@ -191,7 +191,7 @@ class World:
 
 
 def only(answers: list[Given]) -> Given | None:
-    """Return the answer, or None if there is none yet. Fail if there are two."""
+    """Return the answer, None if there is none yet. Fail if there are two."""
     assert len(answers) < 2, answers
     return answers[0] if answers else None
 

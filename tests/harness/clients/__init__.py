@@ -1,1 +1,1 @@
-"""One interface for the clients of all languages, so that the same tests run with each of them."""
+"""Clients of all languages behind one interface, so that the same tests run with each of them."""

@@ -1,4 +1,4 @@
-"""aiokafka, on an event loop of its own in this process."""
+"""aiokafka, on its own event loop in this process."""
 
 import asyncio
 import time
@@ -298,7 +298,7 @@ class AioKafka(Client):
 
 
 async def _start(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
-    """Start the client; stop it if that fails, so that no task is left."""
+    """Start the client. Stop it if that fails, so that no task is left."""
     try:
         await client.start()
     except BaseException:

@@ -22,7 +22,8 @@ class ClientError(Exception):
 
 @dataclass(frozen=True)
 class Record:
-    """A record to produce; `partition` None: the client's partitioner chooses, `timestamp` (ms) None: its clock."""
+    """A record to produce. If `partition` is None, the client's partitioner chooses; if `timestamp` (ms) is None, the
+    client's clock."""
 
     value: bytes | None
     key: bytes | None = None
@@ -33,7 +34,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Received:
-    """A record as a consumer gets it."""
+    """A record that a consumer got."""
 
     partition: int
     offset: int
@@ -61,7 +62,7 @@ class Partition:
 
 
 class Client:
-    """A client of one language and version, connected to one broker; a subclass has the methods that it can do."""
+    """A client of one language and version, connected to one broker. A subclass has the methods that it supports."""
 
     name: str
     abilities: frozenset[str] = frozenset()  # names of the methods below that it has
@@ -101,7 +102,7 @@ class Client:
     def produce(
         self, topic: str, records: Sequence[Record], *, codec: str = "none", acks: int = -1, idempotent: bool = False
     ) -> list[tuple[int, int]]:
-        """Send the records in order and wait for all; return (partition, offset) of each, -1 if unknown."""
+        """Send the records in order and wait for all. Return (partition, offset) of each, -1 if unknown."""
         raise NotImplementedError
 
     def fetch(self, topic: str, start: Mapping[int, int], end: Mapping[int, int]) -> dict[int, list[Received]]:
@@ -170,7 +171,7 @@ class Client:
         raise NotImplementedError
 
     def delete_records(self, topic: str, before: Mapping[int, int]) -> dict[int, int]:
-        """Delete records before the offsets (-1: the high watermark); return the new low watermarks."""
+        """Delete records before the offsets (-1: the high watermark). Return the new low watermarks."""
         raise NotImplementedError
 
     def log_dirs(self, topic: str) -> dict[int, int]:
@@ -182,7 +183,7 @@ class Client:
         raise NotImplementedError
 
     def elect_leaders(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
-        """Request a preferred election; return the error code of each partition."""
+        """Request a preferred election. Return the error code of each partition."""
         raise NotImplementedError
 
     def read_until(self, topic: str, partitions: Sequence[int], last: bytes, *, committed: bool) -> list[Received]:

@@ -1,4 +1,4 @@
-"""confluent-kafka, the Python face of librdkafka."""
+"""confluent-kafka, the Python interface of librdkafka."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""kcat, librdkafka on the command line: one run for each call."""
+"""kcat, the command line of librdkafka, which is run once for each call."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from typing import Any
 from tests.harness import toolchain
 from tests.harness.clients.base import Client, ClientError, Partition, Received, Record
 
-# A record on its own lines of a consumer's output: the lengths first, so that any bytes can follow.
+# The format of a record in a consumer's output, with the lengths first, so that any bytes can follow.
 FORMAT = "%p %o %T %K %S %h\\n%k%s\\n"
 BETWEEN_KEY_AND_VALUE, BETWEEN_RECORDS = "\x1f", "\x1e"
 
@@ -55,7 +55,7 @@ class Kcat(Client):
         shared = [word for k, v in records[0].headers for word in ("-H", f"{k}={(v or b'').decode()}")]
         if records[0].partition is not None:
             shared += ["-p", str(records[0].partition)]
-        if any(len(record.value or b"") > 4096 for record in records):  # a line may not be that long, a file may
+        if any(len(record.value or b"") > 4096 for record in records):  # too long for a line, but not for a file
             assert len({record.key for record in records}) == 1, "kcat gives all records from files one key"
             files = [file.with_name(str(number)) for number in range(len(records))]
             for each, record in zip(files, records, strict=True):
@@ -85,7 +85,7 @@ class Kcat(Client):
     def read_until(self, topic: str, partitions: Sequence[int], last: bytes, *, committed: bool) -> list[Received]:
         isolation = "read_committed" if committed else "read_uncommitted"
         options = ["-o", "beginning", "-e", "-f", FORMAT, "-X", f"isolation.level={isolation}"]
-        output, _ = self._run("-C", "-q", "-t", topic, *options)  # to the end of all partitions
+        output, _ = self._run("-C", "-q", "-t", topic, *options)  # reads to the end of all partitions
         return list(_records(output))
 
     def offsets_for_times(self, topic: str, times: Mapping[int, int]) -> dict[int, int | None]:

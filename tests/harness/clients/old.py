@@ -1,4 +1,4 @@
-"""Clients of Kafka 0.8 to 0.10, which send and read message sets. They only write and read one partition.
+"""Clients of Kafka 0.8 to 0.10, which send and read message sets. They write and read only one partition.
 
 kafka-python with an old api_version, pykafka in its own environment, and the Scala and Java clients of Kafka 0.8.2.2
 and 0.10.2.2.
@@ -17,7 +17,7 @@ OLD = INTEROP / "old"
 
 
 class OldClient:
-    """A writer, a reader, or both, of the partition 0 of topics."""
+    """A writer, a reader, or both, of partition 0 of topics."""
 
     name: str
     writes_lz4 = True
@@ -30,16 +30,16 @@ class OldClient:
         return True
 
     def send(self, topic: str, codec: str, records: Sequence[Record]) -> list[int]:
-        """Send the records at once and wait; return their offsets, or an empty list if the client does not get them."""
+        """Send the records at once and wait. Return their offsets, or [] if the client does not report them."""
         raise NotImplementedError
 
     def read(self, topic: str, start: int, end: int, size: int = 1 << 20) -> list[Received]:
-        """Read [start, end) with fetches of `size` bytes; the timestamp is -1 if the client has none."""
+        """Read [start, end) with fetches of `size` bytes. Timestamps are -1 if the client has none."""
         raise NotImplementedError
 
 
 class OldKafkaPython(OldClient):
-    """kafka-python as it talks to a broker of that version. Its lz4 in format 0 needs another package."""
+    """kafka-python with the protocol of an old broker version. Its lz4 in format 0 needs another package."""
 
     def __init__(self, bootstrap: str, version: tuple[int, ...]) -> None:
         self.name = f"kafka-python-{'.'.join(map(str, version))}"
@@ -109,18 +109,18 @@ class Child(Remote):
         return [Received(0, r["offset"], r["timestamp"], _unpack(r["key"]), _unpack(r["value"]), ()) for r in response]
 
     def segment_offsets(self, topic: str, time_ms: int, count: int) -> list[int]:
-        """Send ListOffsets v0; return the base offsets of segments written up to that time."""
+        """Send ListOffsets v0. Return the base offsets of segments written up to that time."""
         offsets: list[int] = self._ask("segment_offsets", topic=topic, time=time_ms, count=count)
         return offsets
 
     def offset_for_time(self, topic: str, time_ms: int) -> int | None:
-        """Send ListOffsets v1; return the offset."""
+        """Send ListOffsets v1. Return the offset."""
         offset: int | None = self._ask("offset_for_time", topic=topic, time=time_ms)
         return offset
 
 
 class OfChild(OldClient):
-    """One client in a child: the requests that it handles, and its abilities."""
+    """A client in a child process: the requests that it handles, and its abilities."""
 
     def __init__(self, child: Child, name: str, *, send: str = "", read: str = "", times: bool = False) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""All kinds of clients, and a set of running ones."""
+"""All kinds of clients, and a set of running clients."""
 
 from tests.harness.clients.aiokafka_client import AioKafka
 from tests.harness.clients.base import Client

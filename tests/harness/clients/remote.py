@@ -1,4 +1,4 @@
-"""Clients in other languages: one child process each, which reads a JSON request and writes a JSON answer per line.
+"""Clients in other languages, each a child process that answers each JSON request, a line, with a JSON line.
 
 A request is `{"op": NAME, ...arguments}`, an answer `{"result": ...}` or `{"error": CODE, "message": TEXT}`; keys,
 values and header values are base64 or null. The programs are in tests/interop/java, go and node.
@@ -20,7 +20,7 @@ PATIENCE_S = 90.0
 
 
 class Remote(Client):
-    """A client in a child process; every ability is a request of the same name."""
+    """A client in a child process. Every ability is a request of the same name."""
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(bootstrap)
@@ -32,7 +32,7 @@ class Remote(Client):
         self._listener.start()
 
     def command(self, bootstrap: str) -> list[str]:
-        """Return the child's command line; build the program first if needed."""
+        """Return the child's command line. Build the program first if needed."""
         raise NotImplementedError
 
     def _listen(self) -> None:
@@ -184,7 +184,7 @@ def java_command(version: str, main: str) -> list[str]:
 
 
 class Java(Remote):
-    """The Java clients; the program is compiled against the version it runs with."""
+    """The Java clients. The program is compiled against the version that it runs with."""
 
     version: str
 

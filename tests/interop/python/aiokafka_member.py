@@ -1,4 +1,4 @@
-"""A group member with aiokafka, on an event loop of its own."""
+"""A group member with aiokafka, on its own event loop."""
 
 import asyncio
 from typing import Any
@@ -37,9 +37,9 @@ class AioKafka(Member, kind="aiokafka"):
         try:
             while not self.leaving.is_set():
                 while not self.moving.is_set():
-                    await asyncio.sleep(0.02)  # this client sends heartbeats in the same loop
+                    await asyncio.sleep(0.02)  # the client's heartbeats need the loop
                 messages = await consumer.getmany(timeout_ms=100)
-                async with self.busy:  # a rebalance waits until these are committed
+                async with self.busy:  # a rebalance waits until the messages are committed
                     await self._take(consumer, messages)
         finally:
             await consumer.stop()
@@ -63,7 +63,7 @@ class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         self._consumer = consumer
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
-        coordinator = self._consumer._coordinator  # the only place where it shows the generation
+        coordinator = self._consumer._coordinator  # only here aiokafka shows the generation
         self._member.assigned(coordinator.generation, coordinator.member_id, (each.partition for each in assigned))
 
     async def on_partitions_revoked(self, revoked: Any) -> None:

@@ -55,7 +55,7 @@ class Confluent(Member, kind="confluent-kafka"):
 
     def _on_assign(self, consumer: Any, partitions: list[Any]) -> None:
         new = {each.partition for each in partitions}
-        # librdkafka shows the generation only in what it hands to transactional producers: a native int after a magic
+        # librdkafka shows the generation only in its group metadata, as a native int after a magic.
         (generation,) = struct.unpack_from("=i", consumer.consumer_group_metadata(), len(b"CGMDv2:"))
         self.assigned(generation, consumer.memberid(), self.owned | new)
 

@@ -1,9 +1,9 @@
-"""Group members in a process of their own: commands are read as JSON lines, events of the members are written as such.
+"""Group members in their own process. Commands are read, and events of the members are written, as JSON lines.
 
 Commands: `{"op": "join", "member": NAME, "group": ..., "topic": ..., "assignor": ..., "session_ms": ...,
 "rebalance_ms": ..., "instance": ID or null}`, `{"op": "leave", "member": NAME}`, `{"op": "stall", ...}` (the member
-asks for no records, and keeps its heartbeats if the client sends them by itself), `{"op": "resume", ...}`. At the end
-of the input all leave.
+does not poll; heartbeats continue if the client sends them by itself), `{"op": "resume", ...}`. At the end of the
+input all members leave.
 
 Events: `assigned` (the generation, the member's id and all partitions that it owns now), `revoked`, `lost`, `records`
 (the generation whose assignment gave them, runs of [partition, first offset, last offset]), `committed` and
@@ -41,7 +41,7 @@ def runs(places: Iterable[tuple[int, int]]) -> list[list[int]]:
 
 
 class Member(ABC):
-    """A member on its own thread; a subclass implements it with a client."""
+    """A member on its own thread. Subclasses implement it with a client."""
 
     kinds: ClassVar[dict[str, type["Member"]]] = {}
 
@@ -76,7 +76,7 @@ class Member(ABC):
         self.emit(event, partitions=partitions, generation=self.generation)
 
     def taken(self, places: Iterable[tuple[int, int]]) -> dict[int, int]:
-        """Report processed records; return the offsets to commit by partition, with those of refused commits."""
+        """Report processed records. Return the offsets to commit by partition, with those of refused commits."""
         new = runs(places)
         if new:
             self.emit("records", generation=self.generation, runs=new)
@@ -84,7 +84,7 @@ class Member(ABC):
         return {p: max(run[2] for run in self.unsaved if run[0] == p) + 1 for p in {run[0] for run in self.unsaved}}
 
     def refused(self, generation: int, failure: BaseException) -> None:
-        """Report a refused commit: a rebalance may cause it."""
+        """Report a refused commit, which a rebalance may cause."""
         self.emit("commit_failed", code=code_of(failure), generation=generation, runs=self.unsaved)
 
     def saved(self, generation: int) -> None:
@@ -102,7 +102,7 @@ class Member(ABC):
 
     @abstractmethod
     def live(self) -> None:
-        """Join, work until `leaving` is set, leave."""
+        """Join the group, work until `leaving` is set, and leave."""
 
 
 def code_of(failure: BaseException) -> int:

@@ -29,7 +29,7 @@ class KafkaPython(Member, kind="kafka-python"):
             auto_offset_reset="earliest",
             fetch_max_wait_ms=100,
         )
-        # A leader that does not know the topic yet assigns nothing, and may not notice that it learns of it meanwhile.
+        # A leader that does not know the topic assigns nothing, and may not notice when it learns of the topic.
         consumer.partitions_for_topic(self.topic)
         consumer.subscribe([self.topic], listener=Listener(self, consumer))
         try:

@@ -11,7 +11,7 @@ from kafkapy.errors import KafkaError
 
 
 class Failed(Exception):
-    """With the broker's code where `host.code_of` looks for it."""
+    """An error with the broker's error code in `errno`, where `host.code_of` finds it."""
 
     def __init__(self, error: KafkaError) -> None:
         super().__init__(str(error))

@@ -1,4 +1,4 @@
-"""`python main.py BOOTSTRAP KIND`: a host of group members of one client (see host.py)."""
+"""`python main.py BOOTSTRAP KIND` runs group members of one kind of client (see host.py)."""
 
 import importlib
 import sys

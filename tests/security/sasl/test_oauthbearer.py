@@ -80,7 +80,7 @@ def test_a_signed_token_is_accepted(key: Any, algorithm: str, kid: str | None) -
 
 def test_a_token_with_critical_extensions_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     header = {"alg": "RS256", "kid": "r", "crit": ["x"], "x": 1}
-    monkeypatch.setattr(jwt, "get_unverified_header", lambda token: header)  # as older versions of PyJWT
+    monkeypatch.setattr(jwt, "get_unverified_header", lambda token: header)  # older PyJWT returns it
     with pytest.raises(TokenRefused, match="critical extensions"):
         check(signed(claims()))
 
@@ -279,7 +279,7 @@ def test_broken_keys_are_ignored() -> None:
 
 
 class Provider:
-    """Stands for the URL of a provider: counts the reads, and fails while `keys` is None."""
+    """The URL of a provider, without a server. It counts the reads, and fails while `keys` is None."""
 
     def __init__(self, *keys: dict[str, Any]) -> None:
         self.keys: tuple[dict[str, Any], ...] | None = keys

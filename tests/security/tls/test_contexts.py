@@ -347,7 +347,7 @@ class TestClientCertificates:
         context = client_context(trust_settings(path / "client", [pki.authority]))
         if client is not None:
             (path / "client.pem").write_text(client.pem())
-            context.load_cert_chain(path / "client.pem")  # client_context would refuse an expired one
+            context.load_cert_chain(path / "client.pem")  # client_context would refuse an expired certificate
         return handshake(server_context(server), context, "localhost")
 
     @pytest.mark.parametrize(("auth", "seen"), [("none", False), ("requested", True), ("required", True)])

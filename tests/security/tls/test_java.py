@@ -15,7 +15,7 @@ from kafkapy.security.tls.stores import key_store, trust_store
 from kafkapy.security.tls.trial import handshake
 
 DATA = Path(__file__).parents[2] / "data" / "tls"
-# What a rule has in it that is refused here, though Java takes it.
+# Syntax of rules that is refused here, although Java accepts it.
 NOT_IN_PYTHON = (r"\p{", r"\Q", "(?i)", "&&", "*+", "(?>")
 PASSWORD = "changeit"
 

@@ -1,6 +1,6 @@
-"""Answers one JSON request a line from standard input with one JSON line, through pykafka.
+"""Answers each JSON request, a line of standard input, with a JSON line, by means of pykafka.
 
-It runs in an environment of its own: pykafka wants a kazoo that is too old for everything else.
+It runs in its own environment, since pykafka needs a kazoo that is too old for everything else.
 """
 
 import base64
@@ -37,14 +37,14 @@ def produce(client, topic, codec, records, **_):
 
 
 def fetch(client, topic, start, end, size, **_):
-    place = client.topics[topic]  # its partitions do not hold it
+    place = client.topics[topic]  # kept, as its partitions do not keep a reference to it
     partition = place.partitions[0]
     consumer = place.get_simple_consumer(
         partitions=[partition], auto_commit_enable=False, fetch_message_max_bytes=size, auto_start=False
     )
     consumer.start()
     try:
-        # It takes the offset that was read last; -1 would be the end.
+        # reset_offsets takes the last offset that was read. -1 would mean the end.
         consumer.reset_offsets([(partition, start - 1 if start else OffsetType.EARLIEST)])
         found = []
         while len(found) < end - start:
