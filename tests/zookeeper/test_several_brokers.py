@@ -192,7 +192,7 @@ def test_a_move_to_a_broker_that_stops_continues_when_it_is_back_and_can_be_canc
     with pytest.raises(KafkaError) as raised:
         services.controller.reassign("u", 0, None)
     assert raised.value.code == Errors.NO_REASSIGNMENT_IN_PROGRESS
-    with pytest.raises(KafkaError, match="are not there") as raised:
+    with pytest.raises(KafkaError, match="are not live") as raised:
         services.controller.reassign("u", 0, [away])
     assert raised.value.code == Errors.INVALID_REPLICA_ASSIGNMENT
     brokers.begin(away)

@@ -407,7 +407,7 @@ def test_a_missing_topic_or_broker_is_reported(settings: Settings, tmp_path: Pat
         load(["t"], tmp_path / "landed", settings, start_ms=2, end_ms=2)
     with pytest.raises(WrongOption, match="use --again with --from"):
         load(["t"], tmp_path / "landed", settings, again=True)
-    with pytest.raises(WrongOption, match="--until is one"):
+    with pytest.raises(WrongOption, match="--follow loads until it is stopped"):
         load(["t"], tmp_path / "landed", settings, follow_s=1.0, end_ms=1)
 
 
