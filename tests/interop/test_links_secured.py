@@ -88,6 +88,7 @@ def test_the_link_logs_in_again_while_requests_are_in_flight(kafka, link_of):
         return client_mechanism(settings, host)
 
     link = link_of(mechanism)
+    asked: list[int] = []
     order: list[int] = []
     errors: list[Any] = []
     done = threading.Event()
@@ -99,9 +100,10 @@ def test_the_link_logs_in_again_while_requests_are_in_flight(kafka, link_of):
             errors.extend([error] if error is not None else [])
             if time.monotonic() < until and error is None:
                 ask(number + 10)
-            elif len(order) == max(order) + 1:
+            elif len(order) == len(asked):
                 done.set()
 
+        asked.append(number)
         link.ask(METADATA, METADATA.Request(topics=[]), answered, timeout_s=LONG)
 
     for number in range(10):
