@@ -72,8 +72,8 @@ def find_logs(log_dirs: Iterable[LogDir], remove_later: Callable[[LogDir, str], 
 def _without_copy(key: TopicPartition, one: Place, other: Place) -> tuple[Place, Place]:
     """Rename the copy of a log that was found in two places, so that it is a future log again.
 
-    Return (place of the log, new place of the copy). Raises OSError, and LogInTwoDirectories if the copy cannot be told
-    from the log.
+    Return (place of the log, new place of the copy). Raises OSError if the copy cannot be renamed, and
+    LogInTwoDirectories unless exactly one of the places is marked as the copy.
     """
     copies = [(log_dir, path) for log_dir, path in (one, other) if _is_moved_in(log_dir, path)]
     if len(copies) != 1:

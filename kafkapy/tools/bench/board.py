@@ -80,8 +80,8 @@ class Slot:
         self._numbers[WAITED] = int(seconds * 1e9) if self._numbers[RECORDS] else 1
 
     def shall_end(self, now: float) -> bool:
-        """Return True if the command has told the clients to stop, or has itself ended. This is checked at most every
-        _LOOK_S seconds; `now` is a time.perf_counter()."""
+        """Return True if this client must stop: the command has asked its clients to stop, or the command's process has
+        ended. `now` is a time.perf_counter(). The result is looked up again after _LOOK_S seconds at the earliest."""
         if now >= self._look_at:
             self._look_at = now + _LOOK_S
             self._numbers[CPU] = time.process_time_ns() - self._cpu
